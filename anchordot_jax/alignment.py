@@ -1,0 +1,349 @@
+"""The whole fit: selection, coupling, distillation (Algorithm 1).
+
+`AnchorDOT(config).fit(x, y, pairs)` is the short form; `fit_data` is the same for
+callers who have split their data themselves.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from numpy.typing import ArrayLike
+
+from anchordot_jax import coupling, distillation, geometry, profiles, selection
+from anchordot_jax.config import Config
+from anchordot_jax.data import splits
+from anchordot_jax.errors import InputError
+from anchordot_jax.fit_inputs import (
+    FitData,
+    as_matrix,
+    as_pairs,
+    check_data,
+    pool_weights,
+)
+from anchordot_jax.listeners import Interrupted, Listener, Silent
+from anchordot_jax.model import AlignedModel
+from anchordot_jax.runs.run_folder import RunFolder, package_version
+
+CHECKPOINTS_PER_RUN = 10
+
+
+class FitResult(NamedTuple):
+    """A fit's model and what led to it."""
+
+    model: AlignedModel
+    selection: selection.Selection
+    coupling: coupling.Coupling
+    seconds: dict[str, float]
+    """Wall time of each stage that this call ran."""
+
+
+class AnchorDOT:
+    """Aligns two frozen embedding spaces from a few pairs and unpaired items.
+
+    Args:
+        config: every setting; the default chooses gamma and eta by held-out anchors.
+    """
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or Config()
+
+    def fit(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        pairs: ArrayLike,
+        *,
+        test_pairs: ArrayLike | None = None,
+        pool_x: ArrayLike | None = None,
+        pool_y: ArrayLike | None = None,
+        a: ArrayLike | None = None,
+        b: ArrayLike | None = None,
+        run: str | Path | None = None,
+        listener: Listener | None = None,
+    ) -> AlignedModel:
+        """Return the model that the pairs and all other rows lead to.
+
+        Args:
+            x: embeddings of one side, `[n_x, dx]`.
+            y: embeddings of the other side, `[n_y, dy]`; row numbers of x and y are
+                unrelated.
+            pairs: `[N, 2]` row numbers: x[i] belongs to y[j].
+            test_pairs: `[T, 2]` pairs to keep out of the fit.
+            pool_x: unpaired x rows; by default all rows of x in no pair.
+            pool_y: unpaired y rows; by default all rows of y in no pair.
+            a: weight of each row of the x pool's source (`pool_x`, or `x`); uniform by
+                default.
+            b: weight of each row of the y pool's source.
+            run: a folder to keep the stages in; an interrupted fit resumes there.
+            listener: told of the progress.
+
+        Raises:
+            InputError: arrays, pairs or weights that cannot be used; see the message.
+        """
+        x, y = as_matrix(x, "x"), as_matrix(y, "y")
+        held = None if test_pairs is None else as_pairs(test_pairs, "test_pairs")
+        split = splits.split_by_exclusion(
+            as_pairs(pairs, "pairs"),
+            held,
+            len(x),
+            len(y),
+            separate_pools_x=pool_x is not None,
+            separate_pools_y=pool_y is not None,
+        )
+        data = FitData(
+            anchors_x=x[split.anchors[:, 0]],
+            anchors_y=y[split.anchors[:, 1]],
+            pool_x=x[split.pool_x] if pool_x is None else as_matrix(pool_x, "pool_x"),
+            pool_y=y[split.pool_y] if pool_y is None else as_matrix(pool_y, "pool_y"),
+            a=pool_weights(a, len(x), None if pool_x is not None else split.pool_x),
+            b=pool_weights(b, len(y), None if pool_y is not None else split.pool_y),
+        )
+        folder = None
+        if run is not None:
+            check_data(data)
+            folder = RunFolder.open(run, run_identity(data, self.config))
+        return fit_data(data, self.config, run=folder, listener=listener).model
+
+
+def run_identity(data: FitData, config: Config) -> dict[str, Any]:
+    """Return what makes two fits the same: every setting, and a digest of the data."""
+    return {"config": config.to_dict(), "data": {"digest": data.digest()}}
+
+
+def fit_data(
+    data: FitData,
+    config: Config,
+    *,
+    run: RunFolder | None = None,
+    listener: Listener | None = None,
+) -> FitResult:
+    """Return the model, the selection and the coupling of a fit.
+
+    Args:
+        data: anchors and pools.
+        config: every setting.
+        run: stages found there are not run again; new ones are stored there.
+        listener: told of the progress.
+
+    Raises:
+        InputError: data that cannot be used.
+        Interrupted: the listener asked to stop.
+        FloatingPointError: the training diverged.
+    """
+    listener = listener or Silent()
+    check_data(data)
+    if run is not None and run.finished:
+        return _finished(run)
+    keys = _Keys.of(config.seed)
+    seconds: dict[str, float] = {}
+    anchors = distillation.Anchors(
+        jnp.asarray(data.anchors_x), jnp.asarray(data.anchors_y)
+    )
+    pool_x, pool_y = jnp.asarray(data.pool_x), jnp.asarray(data.pool_y)
+
+    with _timed(seconds, "selection"):
+        chosen = _select(anchors, pool_x, pool_y, config, keys, run, listener)
+    with _timed(seconds, "coupling"):
+        pools, solved = _couple(
+            anchors, pool_x, pool_y, data, chosen, config, keys, run, listener
+        )
+    with _timed(seconds, "distillation"):
+        state = _distil(pools, anchors, config, keys, run, listener)
+    model = AlignedModel(params=state.params, info=_info(data, config, chosen, solved))
+    if run is not None:
+        model.save(run.model)
+        run.save_result("seconds", {"seconds": seconds})
+        run.drop_checkpoints()
+    return FitResult(model, chosen, solved, seconds)
+
+
+def _finished(run: RunFolder) -> FitResult:
+    chosen, solved = run.load_selection(), run.load_coupling()
+    if chosen is None or solved is None:
+        raise InputError(
+            f"{run.path} has a model but lacks selection.json or coupling.safetensors; "
+            f"pass --overwrite, or choose another folder."
+        )
+    return FitResult(AlignedModel.load(run.model), chosen, solved, {})
+
+
+class _Keys(NamedTuple):
+    """One random key a stage, so that stages can be resumed on their own."""
+
+    selection: jax.Array
+    median: jax.Array
+    students: jax.Array
+    chunks: jax.Array
+
+    @classmethod
+    def of(cls, seed: int) -> "_Keys":
+        return cls(*jax.random.split(jax.random.key(seed), len(cls._fields)))
+
+
+def _select(
+    anchors: distillation.Anchors,
+    pool_x: jax.Array,
+    pool_y: jax.Array,
+    config: Config,
+    keys: _Keys,
+    run: RunFolder | None,
+    listener: Listener,
+) -> selection.Selection:
+    chosen = run.load_selection() if run is not None else None
+    if chosen is None:
+        chosen = selection.select(
+            anchors.x,
+            anchors.y,
+            pool_x,
+            pool_y,
+            config,
+            key=keys.selection,
+            progress=listener.selecting,
+        )
+        if run is not None:
+            run.save_selection(chosen)
+    return chosen
+
+
+def _couple(
+    anchors: distillation.Anchors,
+    pool_x: jax.Array,
+    pool_y: jax.Array,
+    data: FitData,
+    chosen: selection.Selection,
+    config: Config,
+    keys: _Keys,
+    run: RunFolder | None,
+    listener: Listener,
+) -> tuple[distillation.Pools, coupling.Coupling]:
+    """Return the pools with their plan: coordinates once, then the potentials."""
+    maps = profiles.coordinate_maps(
+        profiles.fit_basis(anchors.x, center=config.center),
+        profiles.fit_basis(anchors.y, center=config.center),
+        chosen.gamma,
+    )
+    x, y = profiles.coordinates(pool_x, pool_y, maps)
+    solved = run.load_coupling() if run is not None else None
+    if solved is None:
+        median = geometry.sampled_median_cost(x, y, key=keys.median)
+        solved = coupling.solve_coupling(
+            x,
+            y,
+            chosen.eta * median,
+            a=None if data.a is None else jnp.asarray(data.a / data.a.sum()),
+            b=None if data.b is None else jnp.asarray(data.b / data.b.sum()),
+            config=config.coupling,
+            progress=_report_sinkhorn(listener),
+        )
+        solved.f.block_until_ready()
+        if run is not None:
+            run.save_coupling(solved)
+    if not bool(solved.converged):
+        listener.warn(
+            f"The transport did not converge: marginal error "
+            f"{float(solved.marginal_error):.2g} after {int(solved.n_iterations)} "
+            f"iterations, tolerance {config.coupling.tolerance:.2g}; try a larger eta "
+            f"or more coupling.max_iterations."
+        )
+    pools = distillation.Pools(pool_x, pool_y, x, y, solved.f, solved.g, solved.epsilon)
+    return pools, solved
+
+
+def _report_sinkhorn(listener: Listener) -> coupling.Progress | None:
+    if isinstance(listener, Silent):
+        return None
+
+    def report(iteration: int, error: float) -> None:
+        listener.coupling(int(iteration), float(error))
+
+    return report
+
+
+def _distil(
+    pools: distillation.Pools,
+    anchors: distillation.Anchors,
+    config: Config,
+    keys: _Keys,
+    run: RunFolder | None,
+    listener: Listener,
+) -> distillation.TrainState:
+    """Return the trained state, resumed from the run's newest checkpoint if any."""
+    settings = config.distillation
+    chunks = distillation.plan_chunks(
+        len(pools.x), len(pools.y), len(anchors.x), settings.chunk_size
+    )
+    state = distillation.init_training(
+        pools.x.shape[1],
+        pools.y.shape[1],
+        settings,
+        total_steps=settings.epochs * chunks.steps,
+        key=keys.students,
+    )
+    if run is not None:
+        state = run.restore_checkpoint(state) or state
+    every = math.ceil(settings.epochs / CHECKPOINTS_PER_RUN)
+    items = chunks.pool_steps * (chunks.size_x + chunks.size_y)
+    items += 2 * chunks.anchor_steps * chunks.anchor_size
+    for epoch in range(int(state.epoch) + 1, settings.epochs + 1):
+        state, metrics = distillation.train_epoch(
+            state, pools, anchors, config=settings, chunks=chunks, key=keys.chunks
+        )
+        values = {name: float(value) for name, value in metrics._asdict().items()}
+        values["chance_loss"] = math.log(chunks.size_x * chunks.size_y) / 2
+        if not math.isfinite(values["anchor_loss"] + values["pool_loss"]):
+            raise FloatingPointError(
+                f"The training loss is not finite after epoch {epoch}; lower "
+                f"distillation.learning_rate."
+            )
+        listener.training(epoch, settings.epochs, items, values)
+        stop = listener.should_stop()
+        if run is not None:
+            run.log({"stage": "distillation", "epoch": epoch, **values})
+            if stop or epoch % every == 0:
+                run.save_checkpoint(state)
+        if stop and epoch < settings.epochs:
+            raise Interrupted(f"Stopped after epoch {epoch} of {settings.epochs}.")
+    return state
+
+
+def _info(
+    data: FitData,
+    config: Config,
+    chosen: selection.Selection,
+    solved: coupling.Coupling,
+) -> dict[str, Any]:
+    """Return how the model was made, as JSON values."""
+    return {
+        "method": "anchordot",
+        "dim_x": data.pool_x.shape[1],
+        "dim_y": data.pool_y.shape[1],
+        "dim": config.distillation.dim,
+        "n_anchors": len(data.anchors_x),
+        "n_pool_x": len(data.pool_x),
+        "n_pool_y": len(data.pool_y),
+        "gamma": chosen.gamma,
+        "eta": chosen.eta,
+        "choice": chosen.reason,
+        "epsilon": float(solved.epsilon),
+        "marginal_error": float(solved.marginal_error),
+        "sinkhorn_iterations": int(solved.n_iterations),
+        "converged": bool(solved.converged),
+        "settings": config.to_dict(),
+        "versions": {
+            name: package_version(name)
+            for name in ("anchordot-jax", "jax", "ott-jax", "flax", "optax")
+        },
+    }
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - start

@@ -1,0 +1,1 @@
+"""Methods that AnchorDOT is compared with, one file each."""

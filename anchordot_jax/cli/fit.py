@@ -1,0 +1,199 @@
+"""`anchordot fit`: two embedding files and some pairs become a model."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from anchordot_jax.config import Config
+
+if TYPE_CHECKING:
+    from anchordot_jax.data import Split
+    from anchordot_jax.fit_inputs import FitData
+    from anchordot_jax.model import AlignedModel
+    from anchordot_jax.runs.run_folder import RunFolder
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Fit a model. The same command again resumes where an earlier one stopped."""
+
+    x: str
+    """FILE or FILE::dataset of the one side's embeddings."""
+    y: str
+    """FILE or FILE::dataset of the other side's embeddings."""
+    pairs: Path
+    """CSV with the columns x,y: row numbers (from 0), or ids where the file has ids."""
+    out: Path
+    """Run folder to write."""
+    test_pairs: Path | None = None
+    """CSV of pairs kept out of the fit and scored at its end."""
+    pool_x: str | None = None
+    """FILE of unpaired x items, instead of all other rows of --x."""
+    pool_y: str | None = None
+    """FILE of unpaired y items, instead of all other rows of --y."""
+    weights_x: Path | None = None
+    """.npy of one weight a row of --x (or --pool-x): the transport's marginal."""
+    weights_y: Path | None = None
+    """.npy of one weight a row of --y (or --pool-y)."""
+    pair_keys: Literal["auto", "rows", "ids"] = "auto"
+    """How the values of the pairs files are read."""
+    overwrite: bool = False
+    """Delete an earlier run in --out."""
+    quiet: bool = False
+    """No progress bars."""
+    json: bool = False
+    """Print one JSON object instead of tables."""
+    config: Annotated[Config, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=Config
+    )
+
+    def run(self) -> int:
+        """Fit, score the test pairs, and return the exit code."""
+        from anchordot_jax.alignment import fit_data
+        from anchordot_jax.cli.progress import TerminalListener
+        from anchordot_jax.listeners import Interrupted
+
+        data, split = self._load()
+        with TerminalListener(quiet=self.quiet or self.json) as listener:
+            run = self._open_run(data, split)
+            resumed = run.finished
+            try:
+                result = fit_data(data, self.config, run=run, listener=listener)
+            except Interrupted as stop:
+                listener.warn(f"{stop} The same command resumes there.")
+                return 1
+        model = self._score(result.model, split, run)
+        self._print(model, run, result.seconds, resumed=resumed)
+        return 0
+
+    def _load(self) -> tuple["FitData", "Split"]:
+        """Return the checked arrays and row numbers; nothing is written yet."""
+        from anchordot_jax import data
+        from anchordot_jax.fit_inputs import FitData, check_data
+
+        source_x, source_y = data.open_embeddings(self.x), data.open_embeddings(self.y)
+        pairs = data.read_pairs(self.pairs, source_x, source_y, keys=self.pair_keys)
+        data.check_enough_pairs(pairs, str(self.pairs))
+        test_pairs = None
+        if self.test_pairs is not None:
+            test_pairs = data.read_pairs(
+                self.test_pairs, source_x, source_y, keys=self.pair_keys
+            )
+        split = data.split_by_exclusion(
+            pairs,
+            test_pairs,
+            source_x.shape[0],
+            source_y.shape[0],
+            separate_pools_x=self.pool_x is not None,
+            separate_pools_y=self.pool_y is not None,
+        )
+        if len(split.test_pairs):
+            for source, rows in zip(
+                (source_x, source_y), split.test_pairs.T, strict=True
+            ):
+                _read(source, rows)
+        pool_x, a = _pool(source_x, split.pool_x, self.pool_x, self.weights_x)
+        pool_y, b = _pool(source_y, split.pool_y, self.pool_y, self.weights_y)
+        fit_data = FitData(
+            anchors_x=_read(source_x, split.anchors[:, 0]),
+            anchors_y=_read(source_y, split.anchors[:, 1]),
+            pool_x=pool_x,
+            pool_y=pool_y,
+            a=a,
+            b=b,
+        )
+        check_data(fit_data)
+        return fit_data, split
+
+    def _open_run(self, data: "FitData", split: "Split") -> "RunFolder":
+        from anchordot_jax.alignment import run_identity
+        from anchordot_jax.data import split_digest, write_split
+        from anchordot_jax.runs.run_folder import RunFolder
+
+        identity = run_identity(data, self.config)
+        identity["data"]["split"] = split_digest(split)
+        run = RunFolder.open(self.out, identity, overwrite=self.overwrite)
+        if not (run.path / "splits.json").exists():
+            write_split(split, run.path / "splits.json", seed=self.config.seed)
+        return run
+
+    def _score(
+        self, model: "AlignedModel", split: "Split", run: "RunFolder"
+    ) -> "AlignedModel":
+        """Return the model with its results on the test pairs, stored in the run."""
+        from anchordot_jax import data
+
+        if not len(split.test_pairs) or model.metrics:
+            return model
+        x, y = data.open_embeddings(self.x), data.open_embeddings(self.y)
+        metrics = model.evaluate(x, y, split.test_pairs)
+        run.save_result("test", {"task": "retrieval", "metrics": metrics})
+        model = dataclasses.replace(model, metrics=metrics)
+        model.save(run.model)
+        return model
+
+    def _print(
+        self,
+        model: "AlignedModel",
+        run: "RunFolder",
+        seconds: dict[str, float],
+        *,
+        resumed: bool,
+    ) -> None:
+        from anchordot_jax.cli import output
+
+        if self.json:
+            summary: dict[str, Any] = {
+                "run": str(run.path),
+                "model": str(run.model),
+                "already_complete": resumed,
+                "gamma": model.info["gamma"],
+                "eta": model.info["eta"],
+                "converged": model.info["converged"],
+                "seconds": seconds,
+                "metrics": dict(model.metrics),
+            }
+            output.print_json(summary)
+            return
+        if resumed:
+            print(f"{run.path} is complete; nothing was left to do.")
+        info = model.info
+        print(
+            f"{info['n_anchors']} pairs, pools of {info['n_pool_x']} and "
+            f"{info['n_pool_y']}; gamma {info['gamma']:g}, eta {info['eta']:g}."
+        )
+        print(info["choice"] + f" {info['sinkhorn_iterations']} Sinkhorn iterations.")
+        if seconds:
+            print(
+                "Seconds: "
+                + ", ".join(f"{stage} {value:.1f}" for stage, value in seconds.items())
+                + "."
+            )
+        if model.metrics:
+            output.print_metrics("Test pairs", model.metrics)
+        print(f"Model: {run.model}")
+
+
+def _pool(source: Any, rows: Any, separate: str | None, weights: Path | None) -> Any:
+    """Return a pool's rows and weights."""
+    from anchordot_jax import data
+
+    if separate is not None:
+        source = data.open_embeddings(separate)
+        rows = None
+    pool = _read(source, rows)
+    if weights is None:
+        return pool, None
+    values = data.read_weights(weights, source.shape[0])
+    return pool, values if rows is None else values[rows]
+
+
+def _read(source: Any, rows: Any) -> Any:
+    """Return some rows of a file; bad ones are named by their row number there."""
+    from anchordot_jax import data
+
+    array = source.read(rows)
+    data.check_embeddings(array, source.where, rows=rows)
+    return array

@@ -1,0 +1,72 @@
+"""The command `anchordot`: one verb, its options, and what its exit code means.
+
+0: done. 1: the run failed or was stopped. 2: bad input, said in one sentence.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from anchordot_jax.cli.demo import Demo
+from anchordot_jax.cli.embed import Embed
+from anchordot_jax.cli.eval import Eval
+from anchordot_jax.cli.fit import Fit
+from anchordot_jax.cli.inspect import Inspect
+from anchordot_jax.cli.search import Search
+from anchordot_jax.errors import InputError
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
+    | Annotated[Fit, tyro.conf.subcommand("fit")]
+    | Annotated[Embed, tyro.conf.subcommand("embed")]
+    | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Search, tyro.conf.subcommand("search")]
+)
+
+DESCRIPTION = """\
+Align two frozen embedding spaces from a few hundred pairs. FILE is .npy, .npz, .h5,
+.safetensors or .parquet; FILE::dataset names an array inside it. Exit code 0: done; 1:
+the run failed; 2: bad input."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        command = tyro.cli(
+            Command,
+            prog="anchordot",
+            description=DESCRIPTION,
+            args=arguments,
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+        return int(command.run())
+    except InputError as error:
+        _say(f"error: {error}")
+        return 2
+    except KeyboardInterrupt:
+        _say("stopped.")
+        return 1
+    except BrokenPipeError:
+        # The reader of our output is gone, as in `anchordot search ... | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if os.environ.get("ANCHORDOT_TRACEBACK"):
+            raise
+        _say(
+            f"failed: {type(error).__name__}: {error} (set ANCHORDOT_TRACEBACK=1 to "
+            f"see where)"
+        )
+        return 1
+
+
+def _say(message: str) -> None:
+    print(f"anchordot: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""Every setting of a fit, as frozen dataclasses; standard library only.
+
+The text under each field is its help line on the command line.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, Self, TypeVar
+
+from anchordot_jax.errors import InputError
+
+Auto = Literal["auto"]
+T = TypeVar("T")
+
+
+def _check(condition: bool, name: str, expected: str, got: object) -> None:
+    if not condition:
+        raise InputError(f"{name} must be {expected}, got {got!r}.")
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    _check(whole and value >= least, name, f"a whole number >= {least}", value)  # type: ignore[operator]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CouplingConfig:
+    """Settings of the one entropic optimal-transport problem (Section 3.3)."""
+
+    tolerance: float = 1e-4
+    """Stop when the L1 error of the plan's column marginal falls below this."""
+    max_iterations: int = 1000
+    """Stop after this many Sinkhorn iterations, converged or not."""
+    overrelaxation: float = 1.5
+    """Step length omega of the potentials' updates; 1 is plain Sinkhorn. Falls back
+    to 1 by itself when the error grows."""
+    check_every: int = 10
+    """Sinkhorn iterations between two looks at the marginal error."""
+    cost_memory: int | None = None
+    """Bytes the cost matrix may take. Above it the cost is recomputed tile by tile
+    and never stored. None: 1 GiB on a CPU, 0 on accelerators."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        ok = _is_number(self.tolerance) and 0 < self.tolerance < 2
+        _check(ok, "coupling.tolerance", "between 0 and 2", self.tolerance)
+        _check_count("coupling.max_iterations", self.max_iterations, 1)
+        _check_count("coupling.check_every", self.check_every, 1)
+        ok = _is_number(self.overrelaxation) and 1 <= self.overrelaxation < 2
+        _check(ok, "coupling.overrelaxation", "in [1, 2)", self.overrelaxation)
+        if self.cost_memory is not None:
+            _check_count("coupling.cost_memory", self.cost_memory, 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DistillationConfig:
+    """Settings of the two student encoders and their training (Section 3.4)."""
+
+    dim: int = 1024
+    """Dimension of the shared space."""
+    epochs: int = 200
+    """Passes over the pools."""
+    chunk_size: int = 2000
+    """Rows of each pool in one gradient step (each row's number of candidates)."""
+    learning_rate: float = 1e-3
+    """Adam's step size after the warm-up."""
+    weight_decay: float = 1e-2
+    """Decoupled weight decay, on the two weight matrices only."""
+    warmup_steps: int = 200
+    """Steps over which the learning rate rises linearly."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Learning rate after the warm-up."""
+    temperature: float = 0.07
+    """Initial temperature; the logit scale 1/temperature is learned."""
+    max_logit_scale: float = 100.0
+    """Upper limit of the learned logit scale."""
+    redraw_chunks: bool = True
+    """Draw the chunks anew each epoch; off: only their order changes."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        _check_count("distillation.dim", self.dim, 1)
+        _check_count("distillation.epochs", self.epochs, 1)
+        _check_count("distillation.chunk_size", self.chunk_size, 2)
+        _check_count("distillation.warmup_steps", self.warmup_steps, 0)
+        for name in ("learning_rate", "temperature"):
+            value = getattr(self, name)
+            ok = _is_number(value) and value > 0
+            _check(ok, f"distillation.{name}", "> 0", value)
+        ok = _is_number(self.weight_decay) and self.weight_decay >= 0
+        _check(ok, "distillation.weight_decay", ">= 0", self.weight_decay)
+        known = self.schedule in ("constant", "cosine")
+        what = "'constant' or 'cosine'"
+        _check(known, "distillation.schedule", what, self.schedule)
+        least = 1 / self.temperature
+        ok = _is_number(self.max_logit_scale) and self.max_logit_scale >= least
+        what = f">= 1/temperature = {least:.4g}"
+        _check(ok, "distillation.max_logit_scale", what, self.max_logit_scale)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectionConfig:
+    """Settings of the choice of gamma and eta by held-out anchors (Appendix D)."""
+
+    gammas: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    """Candidates for gamma."""
+    etas: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05, 0.1)
+    """Candidates for eta."""
+    heldout: float = 0.1
+    """Share of the anchors held out of the profiles and ranked."""
+    min_heldout: int = 30
+    """With fewer held-out anchors than this, further disjoint draws are added."""
+    pool_limit: int | None = 5000
+    """Rows of each pool used for the choice (a random subset); None: all of them."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name, check in (("gammas", check_gamma), ("etas", check_eta)):
+            values = getattr(self, name)
+            _check(len(values) > 0, f"selection.{name}", "not empty", values)
+            for value in values:
+                check(value, f"selection.{name}")
+        ok = _is_number(self.heldout) and 0 < self.heldout <= 0.5
+        _check(ok, "selection.heldout", "in (0, 0.5]", self.heldout)
+        _check_count("selection.min_heldout", self.min_heldout, 1)
+        if self.pool_limit is not None:
+            _check_count("selection.pool_limit", self.pool_limit, 1)
+
+
+def check_gamma(value: object, name: str = "gamma") -> None:
+    """Raise InputError unless the value is a number in [0, 2]."""
+    ok = _is_number(value) and 0 <= value <= 2  # type: ignore[operator]
+    _check(ok, name, "a number in [0, 2]", value)
+
+
+def check_eta(value: object, name: str = "eta") -> None:
+    """Raise InputError unless the value is a number in [1e-4, 10]."""
+    ok = _is_number(value) and 1e-4 <= value <= 10  # type: ignore[operator]
+    _check(ok, name, "a number in [0.0001, 10] (0.02 is usual)", value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of a whole fit."""
+
+    gamma: float | Auto = "auto"
+    """Degree of whitening of the anchor profiles, in [0, 2]; auto: chosen by held-out
+    anchors."""
+    eta: float | Auto = "auto"
+    """Regularisation of the transport as a share of the median cost; auto: chosen by
+    held-out anchors."""
+    center: bool = False
+    """Subtract the anchors' mean from each side before the profiles."""
+    seed: int = 0
+    """Fixes every random draw of the fit."""
+    coupling: CouplingConfig = dataclasses.field(default_factory=CouplingConfig)
+    """The optimal-transport problem."""
+    distillation: DistillationConfig = dataclasses.field(
+        default_factory=DistillationConfig
+    )
+    """The student encoders."""
+    selection: SelectionConfig = dataclasses.field(default_factory=SelectionConfig)
+    """The choice of gamma and eta, where they are auto."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if self.gamma != "auto":
+            check_gamma(self.gamma)
+        if self.eta != "auto":
+            check_eta(self.eta)
+        _check_count("seed", self.seed, 0)
+        _check(self.seed < 2**32, "seed", "below 2**32", self.seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as nested dictionaries of JSON values."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the config of `to_dict`'s form; missing fields take their default.
+
+        Raises:
+            InputError: a field that no config has, or a value out of range.
+        """
+        parts = {
+            "coupling": CouplingConfig,
+            "distillation": DistillationConfig,
+            "selection": SelectionConfig,
+        }
+        values = dict(values)
+        for name, part in parts.items():
+            if name in values:
+                values[name] = _from_dict(part, values[name], f"{name}.")
+        return _from_dict(cls, values, "")
+
+    def digest(self) -> str:
+        """Return 16 hexadecimal digits that change when a setting changes."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _from_dict(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
+    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    unknown = sorted(set(values) - names)
+    if unknown:
+        raise InputError(
+            f"Unknown setting {prefix}{unknown[0]}; known are: "
+            f"{', '.join(sorted(names))}."
+        )
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})

@@ -1,0 +1,220 @@
+"""One global entropic optimal-transport problem over two pools (Section 3.3).
+
+The plan pi_ij = exp((f_i + g_j - C_ij)/epsilon) is known everywhere from its two
+potentials; only they are kept. The iterations are OTT's; this module adds the safeguard
+of the over-relaxation and the exact blocks of the plan that the students learn from.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+from ott.problems.linear import linear_problem
+from ott.solvers.linear import acceleration, sinkhorn
+
+from anchordot_jax import geometry
+from anchordot_jax.config import CouplingConfig
+
+Progress = Callable[[int, float], None]
+"""Called with the Sinkhorn iteration and the marginal error at each check."""
+
+CPU_COST_MEMORY = 1 << 30
+
+
+class Coupling(NamedTuple):
+    """Dual solution of the transport problem, with the evidence that it is one."""
+
+    f: Float[Array, " n"]
+    """Potential of the x pool."""
+    g: Float[Array, " m"]
+    """Potential of the y pool."""
+    epsilon: Float[Array, ""]
+    """Entropic regularisation, in units of the cost."""
+    marginal_error: Float[Array, ""]
+    """L1 distance between the plan's column sums and their target."""
+    n_iterations: Int[Array, ""]
+    converged: Bool[Array, ""]
+    """Whether the marginal error fell below the tolerance."""
+    errors: Float[Array, " checks"]
+    """Marginal error at every check; NaN after the last one."""
+
+
+class _Loop(NamedTuple):
+    f: Float[Array, " n"]
+    g: Float[Array, " m"]
+    omega: Float[Array, ""]
+    error: Float[Array, ""]
+    checks: Int[Array, ""]
+    diverged: Bool[Array, ""]
+    errors: Float[Array, " checks"]
+
+
+def solve_coupling(
+    x: Float[Array, "n r"],
+    y: Float[Array, "m r"],
+    epsilon: Float[Array, ""] | float,
+    *,
+    a: Float[Array, " n"] | None = None,
+    b: Float[Array, " m"] | None = None,
+    init: tuple[Float[Array, " n"], Float[Array, " m"]] | None = None,
+    config: CouplingConfig | None = None,
+    progress: Progress | None = None,
+) -> Coupling:
+    """Return the potentials of min <pi, C> - epsilon H(pi) with marginals a, b (Eq. 7).
+
+    Sinkhorn in the log domain with over-relaxed updates f <- (1 - omega) f + omega
+    f_new. If the marginal error grows from one check to the next, omega falls back to 1
+    (plain Sinkhorn, which always converges) for the rest of the solve.
+
+    Args:
+        x: coordinates of the x pool (`profiles.coordinates`).
+        y: coordinates of the y pool; n != m is usual.
+        epsilon: regularisation, see `geometry.sampled_median_cost`.
+        a: marginal of the x pool, summing to 1; uniform by default. Zeros are allowed.
+        b: marginal of the y pool.
+        init: potentials to start from; zeros by default.
+        config: tolerance, iterations, over-relaxation, memory for the cost.
+        progress: called at every check of the marginal error.
+    """
+    config = config or CouplingConfig()
+    n, m = len(x), len(y)
+    a = jnp.full(n, 1 / n, jnp.float32) if a is None else jnp.asarray(a, jnp.float32)
+    b = jnp.full(m, 1 / m, jnp.float32) if b is None else jnp.asarray(b, jnp.float32)
+    f, g = init or (jnp.zeros(n, jnp.float32), jnp.zeros(m, jnp.float32))
+    # OTT broadcasts between ranks on purpose.
+    with jax.numpy_rank_promotion("allow"):
+        solved: Coupling = _solve(
+            x,
+            y,
+            a,
+            b,
+            jnp.asarray(epsilon, jnp.float32),
+            jnp.asarray(f, jnp.float32),
+            jnp.asarray(g, jnp.float32),
+            jnp.asarray(config.overrelaxation, jnp.float32),
+            jnp.asarray(config.tolerance, jnp.float32),
+            check_every=min(config.check_every, config.max_iterations),
+            max_iterations=config.max_iterations,
+            stored=4 * n * m <= cost_memory(config),
+            progress=progress,
+        )
+    return solved
+
+
+def cost_memory(config: CouplingConfig) -> int:
+    """Return the bytes that the cost may take on this backend."""
+    if config.cost_memory is not None:
+        return config.cost_memory
+    return CPU_COST_MEMORY if jax.default_backend() == "cpu" else 0
+
+
+@functools.partial(
+    jax.jit, static_argnames=("check_every", "max_iterations", "stored", "progress")
+)
+def _solve(
+    x: Array,
+    y: Array,
+    a: Array,
+    b: Array,
+    epsilon: Array,
+    f: Array,
+    g: Array,
+    omega: Array,
+    tolerance: Array,
+    *,
+    check_every: int,
+    max_iterations: int,
+    stored: bool,
+    progress: Progress | None,
+) -> Coupling:
+    geom = geometry.ProfileGeometry(
+        x,
+        y,
+        epsilon=epsilon,
+        tile=geometry.tile_rows(len(y)),
+        cost=geometry.cost_block(x, y) if stored else None,
+    )
+    problem = linear_problem.LinearProblem(geom, a=a, b=b)
+    max_checks = max(1, max_iterations // check_every)
+
+    def unfinished(loop: _Loop) -> Array:
+        running = (loop.error >= tolerance) & (loop.checks < max_checks)
+        return running & ~loop.diverged
+
+    def advance(loop: _Loop) -> _Loop:
+        solver = sinkhorn.Sinkhorn(
+            inner_iterations=check_every,
+            min_iterations=check_every,
+            max_iterations=check_every,
+            momentum=acceleration.Momentum(value=loop.omega),
+        )
+        out = solver(problem, init=(loop.f, loop.g))
+        error = out.errors[0]
+        finite = jnp.isfinite(error)
+        if progress is not None:
+            jax.debug.callback(
+                progress, (loop.checks + 1) * check_every, error, ordered=True
+            )
+        return _Loop(
+            f=jnp.where(finite, out.f, loop.f),
+            g=jnp.where(finite, out.g, loop.g),
+            omega=jnp.where(error < loop.error, loop.omega, 1.0),
+            error=jnp.where(finite, error, loop.error),
+            checks=loop.checks + 1,
+            diverged=~finite & (loop.omega == 1.0),
+            errors=loop.errors.at[loop.checks].set(error),
+        )
+
+    start = _Loop(
+        f=f,
+        g=g,
+        omega=omega,
+        error=jnp.asarray(jnp.inf, jnp.float32),
+        checks=jnp.asarray(0, jnp.int32),
+        diverged=jnp.asarray(False),
+        errors=jnp.full(max_checks, jnp.nan, jnp.float32),
+    )
+    end = jax.lax.while_loop(unfinished, advance, start)
+    return Coupling(
+        f=end.f,
+        g=end.g,
+        epsilon=epsilon,
+        marginal_error=end.error,
+        n_iterations=end.checks * check_every,
+        converged=end.error < tolerance,
+        errors=end.errors,
+    )
+
+
+def plan_block(
+    x: Float[Array, "b r"],
+    y: Float[Array, "c r"],
+    f: Float[Array, " b"],
+    g: Float[Array, " c"],
+    epsilon: Float[Array, ""] | float,
+) -> Float[Array, "b c"]:
+    """Return the exact plan restricted to some rows and columns (Eq. 9)."""
+    cost = geometry.cost_block(x, y)
+    return jnp.exp((f[:, None] + g[None, :] - cost) / epsilon)
+
+
+def block_targets(
+    x: Float[Array, "b r"],
+    y: Float[Array, "c r"],
+    f: Float[Array, " b"],
+    g: Float[Array, " c"],
+    epsilon: Float[Array, ""] | float,
+) -> tuple[Float[Array, "b c"], Float[Array, "b c"]]:
+    """Return the plan's block normalised by row, and by column (Eq. 10).
+
+    In the log domain, where nothing underflows: the row target is
+    softmax_j((g_j - C_ij)/epsilon), in which f_i cancels, and the column target is
+    softmax_i((f_i - C_ij)/epsilon).
+    """
+    cost = geometry.cost_block(x, y)
+    by_row = jax.nn.softmax((g[None, :] - cost) / epsilon, axis=1)
+    by_column = jax.nn.softmax((f[:, None] - cost) / epsilon, axis=0)
+    return by_row, by_column

@@ -1,0 +1,1 @@
+"""One module a file format, each offering the same two functions."""

@@ -1,0 +1,238 @@
+"""Distilling the plan into the students: loss, step, epoch (Section 3.4, Appendix A).
+
+An epoch visits every chunk of the pools once and the anchors once, in random order.
+Each chunk's target is an exact block of the global plan, rebuilt from the potentials
+inside the step; the anchors' target is the identity.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from anchordot_jax import coupling
+from anchordot_jax.config import DistillationConfig
+from anchordot_jax.students import Params, bind, init_params
+
+
+class TrainState(NamedTuple):
+    """What the next step needs."""
+
+    params: Params
+    opt_state: optax.OptState
+    epoch: Int[Array, ""]
+
+
+class Pools(NamedTuple):
+    """The unpaired items and the plan between them."""
+
+    x: Float[Array, "n dx"]
+    y: Float[Array, "m dy"]
+    coordinates_x: Float[Array, "n r"]
+    coordinates_y: Float[Array, "m r"]
+    f: Float[Array, " n"]
+    g: Float[Array, " m"]
+    epsilon: Float[Array, ""]
+
+
+class Anchors(NamedTuple):
+    """The paired items; row k of x belongs to row k of y."""
+
+    x: Float[Array, "N dx"]
+    y: Float[Array, "N dy"]
+
+
+class EpochMetrics(NamedTuple):
+    """What a person reads after an epoch."""
+
+    pool_loss: Float[Array, ""]
+    """Mean loss of the pool chunks; log(chunk size) is chance."""
+    anchor_loss: Float[Array, ""]
+    """Mean loss of the anchor chunks."""
+    logit_scale: Float[Array, ""]
+
+
+class ChunkPlan(NamedTuple):
+    """How many steps an epoch has and how large their chunks are."""
+
+    size_x: int
+    size_y: int
+    pool_steps: int
+    anchor_size: int
+    anchor_steps: int
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps an epoch."""
+        return self.pool_steps + self.anchor_steps
+
+
+def plan_chunks(n: int, m: int, n_anchors: int, chunk_size: int) -> ChunkPlan:
+    """Return the sizes and numbers of an epoch's chunks.
+
+    Each pool is cut into floor(n / B) chunks of B rows, or is one smaller chunk; the
+    side with fewer chunks is shuffled again and reused until the other side is through.
+    No pool (n or m = 0): no pool steps. More than B anchors are cut into equal chunks
+    of at most B.
+    """
+    size_x, size_y = min(chunk_size, n), min(chunk_size, m)
+    pool_steps = max(n // size_x, m // size_y) if size_x and size_y else 0
+    anchor_steps = math.ceil(n_anchors / chunk_size)
+    anchor_size = n_anchors // anchor_steps
+    return ChunkPlan(size_x, size_y, pool_steps, anchor_size, anchor_steps)
+
+
+def soft_contrastive_loss(
+    logits: Float[Array, "b c"],
+    row_targets: Float[Array, "b c"],
+    column_targets: Float[Array, "b c"],
+) -> Float[Array, ""]:
+    """Return half the sum of the two directions' soft cross-entropies (Eq. 11-12)."""
+    x_to_y = optax.softmax_cross_entropy(logits, row_targets, axis=1)
+    y_to_x = optax.softmax_cross_entropy(logits, column_targets, axis=0)
+    return (jnp.mean(x_to_y) + jnp.mean(y_to_x)) / 2
+
+
+def info_nce(logits: Float[Array, "b b"]) -> Float[Array, ""]:
+    """Return the soft contrastive loss for the identity plan: the symmetric InfoNCE."""
+    diagonal = jnp.diagonal(logits)
+    x_to_y = jax.nn.logsumexp(logits, axis=1) - diagonal
+    y_to_x = jax.nn.logsumexp(logits, axis=0) - diagonal
+    return (jnp.mean(x_to_y) + jnp.mean(y_to_x)) / 2
+
+
+def make_optimizer(
+    config: DistillationConfig, total_steps: int
+) -> optax.GradientTransformation:
+    """Return AdamW with a linear warm-up; weight decay touches matrices only.
+
+    LayerNorm's gains, biases and the logit scale are never decayed.
+    """
+    rate, warmup = config.learning_rate, config.warmup_steps
+    # The first step already moves: its rate is rate / warmup, not 0.
+    rise = optax.linear_schedule(rate / max(1, warmup), rate, max(1, warmup - 1))
+    if config.schedule == "cosine":
+        after = optax.cosine_decay_schedule(rate, max(1, total_steps - warmup))
+    else:
+        after = optax.constant_schedule(rate)
+    return optax.adamw(
+        optax.join_schedules([rise, after], [warmup]),
+        weight_decay=config.weight_decay,
+        mask=lambda params: jax.tree.map(lambda leaf: leaf.ndim >= 2, params),
+    )
+
+
+def init_training(
+    dim_x: int,
+    dim_y: int,
+    config: DistillationConfig,
+    *,
+    total_steps: int,
+    key: PRNGKeyArray,
+) -> TrainState:
+    """Return the state before the first step."""
+    params = init_params(
+        dim_x, dim_y, config.dim, temperature=config.temperature, key=key
+    )
+    optimizer = make_optimizer(config, total_steps)
+    return TrainState(params, optimizer.init(params), jnp.asarray(0, jnp.int32))
+
+
+@functools.partial(
+    jax.jit,
+    static_argnames=("config", "chunks"),
+    donate_argnames=("state",),
+)
+def train_epoch(
+    state: TrainState,
+    pools: Pools,
+    anchors: Anchors,
+    *,
+    config: DistillationConfig,
+    chunks: ChunkPlan,
+    key: PRNGKeyArray,
+) -> tuple[TrainState, EpochMetrics]:
+    """Return the state after one epoch, and its metrics.
+
+    The chunks are drawn from `fold_in(key, epoch)`, so an interrupted run that resumes
+    sees the same ones. The incoming state is donated: its buffers are reused.
+    """
+    optimizer = make_optimizer(config, config.epochs * chunks.steps)
+    key_order, key_chunks = jax.random.split(jax.random.fold_in(key, state.epoch))
+    if not config.redraw_chunks:
+        key_chunks = key
+    key_x, key_y, key_anchors = jax.random.split(key_chunks, 3)
+    rows_x = _draw_chunks(len(pools.x), chunks.size_x, chunks.pool_steps, key=key_x)
+    rows_y = _draw_chunks(len(pools.y), chunks.size_y, chunks.pool_steps, key=key_y)
+    rows_anchors = _draw_chunks(
+        len(anchors.x), chunks.anchor_size, chunks.anchor_steps, key=key_anchors
+    )
+
+    def pool_loss(params: Params, step: Array) -> Array:
+        i, j = rows_x[step], rows_y[step]
+        row_targets, column_targets = coupling.block_targets(
+            pools.coordinates_x[i],
+            pools.coordinates_y[j],
+            pools.f[i],
+            pools.g[j],
+            pools.epsilon,
+        )
+        logits = bind(params)(pools.x[i], pools.y[j])
+        return soft_contrastive_loss(logits, row_targets, column_targets)
+
+    def anchor_loss(params: Params, step: Array) -> Array:
+        k = rows_anchors[step - chunks.pool_steps]
+        return info_nce(bind(params)(anchors.x[k], anchors.y[k]))
+
+    def step(
+        carry: tuple[Params, optax.OptState], index: Array
+    ) -> tuple[tuple[Params, optax.OptState], Array]:
+        params, opt_state = carry
+        if chunks.pool_steps == 0:
+            loss, grads = jax.value_and_grad(anchor_loss)(params, index)
+        else:
+            loss, grads = jax.lax.cond(
+                index < chunks.pool_steps,
+                jax.value_and_grad(pool_loss),
+                jax.value_and_grad(anchor_loss),
+                params,
+                index,
+            )
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        params = optax.apply_updates(params, updates)
+        return (clamp_scale(params, config.max_logit_scale), opt_state), loss
+
+    order = jax.random.permutation(key_order, chunks.steps)
+    (params, opt_state), losses = jax.lax.scan(
+        step, (state.params, state.opt_state), order
+    )
+    is_pool = order < chunks.pool_steps
+    metrics = EpochMetrics(
+        pool_loss=jnp.mean(losses, where=is_pool),
+        anchor_loss=jnp.mean(losses, where=~is_pool),
+        logit_scale=jnp.exp(params["log_scale"]),
+    )
+    return TrainState(params, opt_state, state.epoch + 1), metrics
+
+
+def clamp_scale(params: Params, max_logit_scale: float) -> Params:
+    """Return the parameters with the logit scale limited, after CLIP."""
+    limit = jnp.asarray(math.log(max_logit_scale), jnp.float32)
+    return {**params, "log_scale": jnp.minimum(params["log_scale"], limit)}
+
+
+def _draw_chunks(
+    n: int, size: int, n_chunks: int, *, key: PRNGKeyArray
+) -> Int[Array, "chunks size"]:
+    """Return row numbers: the pool reshuffled until there are enough chunks."""
+    if size == 0 or n_chunks == 0:
+        return jnp.zeros((0, size), jnp.int32)
+    a_shuffle = n // size
+    keys = jax.random.split(key, math.ceil(n_chunks / a_shuffle))
+    shuffles = jax.vmap(lambda key: jax.random.permutation(key, n))(keys)
+    rows = shuffles[:, : a_shuffle * size].reshape(-1, size)
+    return rows[:n_chunks]

@@ -1,0 +1,33 @@
+"""Evaluation of aligned embeddings: retrieval, hubness and spectra."""
+
+from anchordot_jax.evaluation.hubness import k_occurrence, skewness
+from anchordot_jax.evaluation.pairs import PairedRows, positives_from_pairs
+from anchordot_jax.evaluation.retrieval import (
+    Retrieval,
+    chance_recall,
+    evaluate,
+    expected_rank,
+    mean_reciprocal_rank,
+    recall_at_k,
+    retrieve,
+)
+from anchordot_jax.evaluation.spectrum import (
+    participation_ratio,
+    participation_ratio_of_spectrum,
+)
+
+__all__ = [
+    "PairedRows",
+    "Retrieval",
+    "chance_recall",
+    "evaluate",
+    "expected_rank",
+    "k_occurrence",
+    "mean_reciprocal_rank",
+    "participation_ratio",
+    "participation_ratio_of_spectrum",
+    "positives_from_pairs",
+    "recall_at_k",
+    "retrieve",
+    "skewness",
+]

@@ -1,0 +1,111 @@
+"""Writing files so that a reader never sees half of one."""
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from anchordot_jax.errors import InputError
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it there if nothing is raised."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix
+    )
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty temporary folder beside `path`; rename it there at the end.
+
+    A folder that stood at `path` is removed once the new one is complete.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        old = None
+        if path.exists():
+            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            path.replace(old)
+        temporary.replace(path)
+        if old is not None:
+            shutil.rmtree(old)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a mapping as indented JSON, atomically."""
+    with replacing(path) as temporary:
+        text = json.dumps(values, indent=2, allow_nan=False) + "\n"
+        temporary.write_text(text, encoding="utf-8")
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Return the JSON object of a file.
+
+    Raises:
+        InputError: the file is missing, is not JSON or holds no object.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{what} has no {path.name} ({path}).") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} could not be read as JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{path} must hold a JSON object, got {type(values).__name__}."
+        )
+    return values
+
+
+def check_writable(folder: Path) -> None:
+    """Create the folder if need be and raise InputError unless it can be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(
+            f"{folder} cannot be an output folder: a file of that name is in the way."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be written to ({error.strerror}); choose another --out."
+        ) from None
+
+
+def check_schema(values: Mapping[str, Any], newest: int, what: str) -> None:
+    """Raise InputError unless the schema number is one this version can read."""
+    schema = values.get("schema")
+    if not isinstance(schema, int) or schema < 1:
+        raise InputError(f"{what} names no schema number; it is not one of ours.")
+    if schema > newest:
+        raise InputError(
+            f"{what} has schema {schema}, and this version reads up to {newest}; "
+            f"upgrade anchordot-jax."
+        )
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,182 @@
+"""The cost between two pools as an OTT geometry that streams or caches it.
+
+C_ij = 1 - x_i . y_j, where x and y are the coordinates of `profiles.coordinates`, so
+that C is one minus the cosine of the anchor profiles (Eq. 6). The geometry knows how
+to apply exp(-C/epsilon) in the log domain; the Sinkhorn iterations are OTT's.
+"""
+
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+from ott.geometry import costs, pointcloud
+
+HIGHEST = jax.lax.Precision.HIGHEST
+
+# Entries of the cost that the median is taken over: 64 random blocks of 128 x 128.
+MEDIAN_BLOCKS = 64
+MEDIAN_BLOCK = 128
+
+# A sum of exponentials outside this range is computed again around its maximum.
+SAFE_SUM = (1e-20, 1e30)
+
+
+def cost_block(x: Float[Array, "b r"], y: Float[Array, "c r"]) -> Float[Array, "b c"]:
+    """Return C = 1 - x y^T for some rows of both sides (Eq. 6).
+
+    TF32 on recent GPUs has an error that is not small next to epsilon, hence the
+    precision.
+    """
+    return 1 - jnp.matmul(x, y.T, precision=HIGHEST)
+
+
+@jax.tree_util.register_pytree_node_class
+class OneMinusDot(costs.CostFn):  # type: ignore[misc]
+    """OTT cost function 1 - <x, y>."""
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return 1 - <x, y> of two vectors."""
+        return 1 - jnp.dot(x, y, precision=HIGHEST)
+
+
+@jax.tree_util.register_pytree_node_class
+class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
+    """Geometry of the profile cost that recomputes it tile by tile.
+
+    Args:
+        x: coordinates of the x pool, `[n, r]`.
+        y: coordinates of the y pool, `[m, r]`.
+        epsilon: entropic regularisation.
+        tile: rows of the cost that exist at once.
+        cost: the whole cost `[n, m]`, where there is memory for it; then it is read
+            instead of recomputed.
+    """
+
+    def __init__(
+        self,
+        x: Float[Array, "n r"],
+        y: Float[Array, "m r"],
+        *,
+        epsilon: Float[Array, ""] | float,
+        tile: int,
+        cost: Float[Array, "n m"] | None = None,
+    ) -> None:
+        super().__init__(x, y, cost_fn=OneMinusDot(), epsilon=epsilon)
+        self._tile = tile
+        self._cost = cost
+
+    def apply_lse_kernel(
+        self,
+        f: Array,
+        g: Array,
+        eps: Array,
+        vec: Array | None = None,
+        axis: int = 0,
+    ) -> tuple[Array, Array | None]:
+        """Return eps log(K (exp(g/eps) vec)) for axis 1, with K^T and f for axis 0.
+
+        K = exp(-C/eps). This is OTT's contract: the potential on the other axis is
+        only there to stabilise the sum.
+        """
+        h, own = (g, f) if axis == 1 else (f, g)
+        if vec is not None:
+            return self._stream(h, eps, axis, vec)
+        if self._cost is None:
+            return self._stream(h, eps, axis, None)
+        own = jnp.where(jnp.isfinite(own), own, 0.0)
+        return _read_cost(self._cost, h, own, eps, axis), None
+
+    def _stream(
+        self, h: Array, eps: Array, axis: int, vec: Array | None
+    ) -> tuple[Array, Array]:
+        rows, others = (self.x, self.y) if axis == 1 else (self.y, self.x)
+
+        def reduce_row(row: Array) -> tuple[Array, Array]:
+            similarity = jnp.matmul(others, row, precision=HIGHEST)
+            return _log_sum((h + similarity - 1) / eps, vec)
+
+        log_sum, sign = jax.lax.map(reduce_row, rows, batch_size=self._tile)
+        return eps * log_sum, sign
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arrays and the static settings."""
+        arrays = (self.x, self.y, self._epsilon_init, self._cost)
+        return arrays, {"tile": self._tile}
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: dict[str, Any], children: Any) -> Self:
+        """Return the geometry of `tree_flatten`'s parts."""
+        x, y, epsilon, cost = children
+        return cls(x, y, epsilon=epsilon, cost=cost, **aux_data)
+
+
+def _log_sum(z: Array, vec: Array | None) -> tuple[Array, Array]:
+    """Return log |sum exp(z) vec| and its sign, around the maximum of z."""
+    top = jnp.max(z)
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    terms = jnp.exp(z - top)
+    total = jnp.sum(terms if vec is None else terms * vec)
+    return top + jnp.log(jnp.abs(total)), jnp.sign(total)
+
+
+def _read_cost(cost: Array, h: Array, own: Array, eps: Array, axis: int) -> Array:
+    """Return eps log sum exp((h - C)/eps) over one axis of a stored cost.
+
+    Near a solution exp((own + h - C)/eps) sums to the marginal, so the current
+    potential takes the place of the maximum and the cost is read once. Where that
+    sum leaves float32's comfortable range, the maximum is looked up after all.
+    """
+    h = h[None, :] if axis == 1 else h[:, None]
+    expand = 1 if axis == 1 else 0
+
+    def total(shift: Array) -> Array:
+        z = (h + jnp.expand_dims(shift, expand) - cost) / eps
+        return jnp.sum(jnp.exp(z), axis=axis)
+
+    def around_maximum(_: Array) -> Array:
+        top = jnp.max(h - cost, axis=axis)
+        top = jnp.where(jnp.isfinite(top), top, 0.0)
+        return top + eps * jnp.log(total(-top))
+
+    def around_potential(sums: Array) -> Array:
+        return eps * jnp.log(sums) - own
+
+    sums = total(own)
+    low, high = SAFE_SUM
+    safe = jnp.all((sums > low) & (sums < high))
+    result: Array = jax.lax.cond(safe, around_potential, around_maximum, sums)
+    return result
+
+
+def tile_rows(n_columns: int, *, backend: str | None = None) -> int:
+    """Return how many rows of the cost to hold at once.
+
+    A CPU's tile stays near its caches (8 MiB), an accelerator's is large enough to
+    keep it busy (128 MiB); at least 64 rows keep the matrix product efficient.
+    """
+    on_cpu = (backend or jax.default_backend()) == "cpu"
+    tile_bytes = (8 << 20) if on_cpu else (128 << 20)
+    return max(64, min(2048, tile_bytes // (4 * n_columns)))
+
+
+@jax.jit
+def sampled_median_cost(
+    x: Float[Array, "n r"], y: Float[Array, "m r"], *, key: PRNGKeyArray
+) -> Float[Array, ""]:
+    """Return the median of C, over all entries or a sample of 2^20 of them.
+
+    Pools of at most 2^20 entries are taken whole. Larger ones are sampled by 64
+    random blocks of 128 rows and 128 columns: one small matrix product each.
+    """
+    n, m = len(x), len(y)
+    if n * m <= MEDIAN_BLOCKS * MEDIAN_BLOCK**2:
+        return jnp.median(cost_block(x, y))
+
+    def block(key: PRNGKeyArray) -> Array:
+        key_x, key_y = jax.random.split(key)
+        rows = jax.random.randint(key_x, (MEDIAN_BLOCK,), 0, n)
+        columns = jax.random.randint(key_y, (MEDIAN_BLOCK,), 0, m)
+        return cost_block(x[rows], y[columns])
+
+    return jnp.median(jax.lax.map(block, jax.random.split(key, MEDIAN_BLOCKS)))

@@ -1,0 +1,277 @@
+"""An aligned model: two encoders into one space, with how they were made."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from anchordot_jax import evaluation, matching
+from anchordot_jax.data import EmbeddingSource, validation
+from anchordot_jax.errors import InputError
+from anchordot_jax.runs import card, model_folder
+from anchordot_jax.students import Params, bind, init_params
+
+BATCH_SIZE = 8192
+
+Side = Literal["x", "y"]
+
+Rows = ArrayLike | EmbeddingSource
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlignedModel:
+    """Two encoders into one shared space; needs no anchors and no pools any more."""
+
+    params: Params
+    """The students' parameters, see `students.init_params`."""
+    info: Mapping[str, Any]
+    """How the model was made: settings, gamma, eta, sizes, versions; JSON values."""
+    metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Results on held-out pairs, where there were any; JSON values."""
+
+    @property
+    def dim_x(self) -> int:
+        """Dimension of the x embeddings that go in."""
+        return int(self.params["x"]["linear"]["kernel"].shape[0])
+
+    @property
+    def dim_y(self) -> int:
+        """Dimension of the y embeddings that go in."""
+        return int(self.params["y"]["linear"]["kernel"].shape[0])
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the shared space."""
+        return int(self.params["x"]["linear"]["kernel"].shape[1])
+
+    @property
+    def logit_scale(self) -> float:
+        """Learned scale s; s times the cosine is a logit, 1/s a temperature."""
+        return float(np.exp(self.params["log_scale"]))
+
+    def embed_x(self, x: Rows, *, batch_size: int = BATCH_SIZE) -> np.ndarray:
+        """Return unit-norm float32 embeddings `[n, dim]` of x-side rows `[n, dim_x]`.
+
+        Args:
+            x: an array, or an opened file, which is read block by block.
+            batch_size: rows embedded at once.
+
+        Raises:
+            InputError: wrong shape, or rows that are zero or not finite.
+        """
+        return self._embed("x", x, batch_size)
+
+    def embed_y(self, y: Rows, *, batch_size: int = BATCH_SIZE) -> np.ndarray:
+        """Return unit-norm float32 embeddings `[n, dim]` of y-side rows `[n, dim_y]`.
+
+        Args:
+            y: an array, or an opened file, which is read block by block.
+            batch_size: rows embedded at once.
+
+        Raises:
+            InputError: wrong shape, or rows that are zero or not finite.
+        """
+        return self._embed("y", y, batch_size)
+
+    def embed_blocks(
+        self, side: Side, rows: Rows, *, batch_size: int = BATCH_SIZE
+    ) -> Iterator[np.ndarray]:
+        """Yield the embeddings of one side's rows, `batch_size` rows at a time.
+
+        Raises:
+            InputError: wrong shape, or rows that are zero or not finite.
+        """
+        self.check_rows(side, rows)
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}.")
+        n = (
+            rows.shape[0]
+            if isinstance(rows, EmbeddingSource)
+            else len(np.asarray(rows))
+        )
+        # Batches are padded to one size, so that one compilation serves them all.
+        size = min(batch_size, _next_power_of_two(n))
+        for batch in _batches(side, rows, size):
+            padded = np.pad(batch, ((0, size - len(batch)), (0, 0)))
+            yield np.asarray(_encode(self.params, padded, side=side))[: len(batch)]
+
+    def check_rows(self, side: Side, rows: Rows) -> None:
+        """Raise InputError unless the rows have the side's dimension."""
+        dim = self.dim_x if side == "x" else self.dim_y
+        if isinstance(rows, EmbeddingSource):
+            where, shape = rows.where, tuple(rows.shape)
+        else:
+            where, shape = "The array", np.shape(rows)
+        if len(shape) != 2 or shape[1] != dim:
+            raise InputError(
+                f"{where} has shape {shape}, and the model's {side} side takes "
+                f"rows of {dim} numbers; give embeddings of the encoder it was fitted "
+                f"with."
+            )
+
+    def evaluate(
+        self,
+        x: Rows,
+        y: Rows,
+        pairs: ArrayLike,
+        *,
+        bank_x: Rows | None = None,
+        bank_y: Rows | None = None,
+    ) -> dict[str, float]:
+        """Return retrieval metrics of some pairs, both ways; recalls are fractions.
+
+        The queries and the gallery are the rows that occur in the pairs, once each; an
+        item of several pairs has several right answers. See `evaluation.evaluate` for
+        the keys and how ties count. Of an opened file only the needed rows are read.
+
+        Args:
+            x: x-side rows, `[n, dim_x]`, an array or an opened file.
+            y: y-side rows, `[m, dim_y]`.
+            pairs: `[T, 2]` row numbers of x and y.
+            bank_x: unpaired x rows. With them x -> y is scored by the inverted softmax
+                at the learned scale instead of the cosine, which corrects hubs.
+            bank_y: the same for y -> x.
+
+        Raises:
+            InputError: wrong shapes, row numbers out of range, or bad rows.
+        """
+        paired = evaluation.positives_from_pairs(np.asarray(pairs))
+        embedded_x = self._embed_some("x", x, paired.query_rows)
+        embedded_y = self._embed_some("y", y, paired.gallery_rows)
+        scale = self.logit_scale
+        offsets_x2y = offsets_y2x = None
+        if bank_x is not None:
+            offsets_x2y = matching.bank_offsets(self.embed_x(bank_x), embedded_y, scale)
+        if bank_y is not None:
+            offsets_y2x = matching.bank_offsets(self.embed_y(bank_y), embedded_x, scale)
+        return evaluation.evaluate(
+            embedded_x,
+            embedded_y,
+            paired.positives_x2y,
+            paired.positives_y2x,
+            offsets_x2y=offsets_x2y,
+            offsets_y2x=offsets_y2x,
+            scale=scale,
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """Write config.json, model.safetensors, README.md and metrics.json there.
+
+        Raises:
+            InputError: the place cannot be written to or holds something else.
+        """
+        tensors = {k: np.asarray(v) for k, v in _flatten(self.params).items()}
+        text = card.model_card(self.info, self.metrics)
+        model_folder.write_model(
+            Path(folder), tensors, self.info, {"results": dict(self.metrics)}, text
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Return the model of a model folder, or of a run folder that has finished.
+
+        Raises:
+            InputError: no model there, a file missing or damaged, or a newer schema.
+        """
+        folder = Path(folder)
+        if (folder / "model").is_dir():
+            folder = folder / "model"
+        contents = model_folder.read_model(folder)
+        params = _unflatten(contents.tensors)
+        _check_params(params, folder)
+        info = {k: v for k, v in contents.config.items() if k != "schema"}
+        return cls(params=params, info=info, metrics=contents.metrics["results"])
+
+    def _embed(self, side: Side, rows: Rows, batch_size: int) -> np.ndarray:
+        blocks = list(self.embed_blocks(side, rows, batch_size=batch_size))
+        return np.concatenate(blocks or [np.zeros((0, self.dim), np.float32)])
+
+    def _embed_some(self, side: Side, rows: Rows, chosen: np.ndarray) -> np.ndarray:
+        self.check_rows(side, rows)
+        if isinstance(rows, EmbeddingSource):
+            array = rows.read(chosen)
+            validation.check_embeddings(array, rows.where, rows=chosen)
+        else:
+            array = np.asarray(rows)
+            if chosen.max() >= len(array):
+                raise InputError(
+                    f"The pairs name row {chosen.max()} of {side}, which has "
+                    f"{len(array)} rows, counted from 0."
+                )
+            array = array[chosen]
+        return self._embed(side, array, BATCH_SIZE)
+
+
+def _batches(side: Side, rows: Rows, size: int) -> Iterator[np.ndarray]:
+    """Yield checked float32 blocks of an array or an opened file."""
+    if isinstance(rows, EmbeddingSource):
+        for start, block in rows.iter_blocks(size):
+            validation.check_embeddings(block, rows.where, first_row=start)
+            yield block
+        return
+    array = np.asarray(rows)
+    for start in range(0, len(array), size):
+        block = np.ascontiguousarray(array[start : start + size], dtype=np.float32)
+        validation.check_embeddings(
+            block, f"The array given as side {side}", first_row=start
+        )
+        yield block
+
+
+@functools.partial(jax.jit, static_argnames="side")
+def _encode(params: Params, rows: Array, *, side: str) -> Float[Array, "n k"]:
+    encoder = getattr(bind(params), side)
+    embedded: Array = encoder(rows)
+    return embedded
+
+
+def _next_power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _flatten(params: Params, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in params.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _unflatten(flat: Mapping[str, np.ndarray]) -> Params:
+    params: Params = {}
+    for name, value in flat.items():
+        *path, leaf = name.split(".")
+        inner = params
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[leaf] = value
+    return params
+
+
+def _check_params(params: Params, folder: Path) -> None:
+    """Raise InputError unless the parameters are a pair of students."""
+    shapes = {k: v.shape for k, v in _flatten(params).items()}
+    kernels = [shapes.get(f"{side}.linear.kernel", ()) for side in ("x", "y")]
+    expected: dict[str, tuple[int, ...]] = {}
+    if all(len(kernel) == 2 for kernel in kernels):
+        sample = jax.eval_shape(
+            lambda key: init_params(
+                kernels[0][0], kernels[1][0], kernels[0][1], key=key
+            ),
+            jax.random.key(0),
+        )
+        expected = {k: v.shape for k, v in _flatten(sample).items()}
+    if shapes != expected:
+        odd = sorted({k for k, _ in shapes.items() ^ expected.items()}) or ["kernels"]
+        raise InputError(
+            f"{folder / 'model.safetensors'} does not hold a pair of students: "
+            f"{odd[0]} is missing, unknown or of another shape."
+        )

@@ -1,0 +1,1 @@
+"""Run folders, model folders and checkpoints."""

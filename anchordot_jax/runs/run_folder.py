@@ -1,0 +1,238 @@
+"""The folder of one fit: what it was asked, how far it is, and what came out.
+
+Layout: config.json metrics.jsonl env.json splits.json selection.json
+coupling.safetensors checkpoints/ model/ results/. Every stage is stored once it is
+through, so the same command continues where the last one stopped.
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from anchordot_jax import files
+from anchordot_jax.coupling import Coupling
+from anchordot_jax.distillation import TrainState
+from anchordot_jax.errors import InputError
+from anchordot_jax.runs import checkpoints
+from anchordot_jax.selection import Candidate, Selection
+
+SCHEMA = 1
+OURS = (
+    "config.json",
+    "metrics.jsonl",
+    "env.json",
+    "splits.json",
+    "selection.json",
+    "coupling.safetensors",
+    "checkpoints",
+    "model",
+    "results",
+    "plots",
+    "report.html",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """One fit's folder, opened for the settings and data that it was made for."""
+
+    path: Path
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        identity: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+    ) -> Self:
+        """Return the run folder, new or continued.
+
+        Args:
+            path: the folder; made if need be.
+            identity: settings and data digests as JSON values. A folder that was made
+                for others is refused.
+            overwrite: delete an earlier run that is there.
+
+        Raises:
+            InputError: the place cannot be written to, holds other files, or holds the
+                run of other settings or data.
+        """
+        folder = cls(Path(path))
+        identity = json.loads(json.dumps(identity))
+        files.check_writable(folder.path)
+        config = folder.path / "config.json"
+        if config.exists():
+            if overwrite:
+                folder._clear()
+            else:
+                folder._check_same(files.read_json(config, f"The run {path}"), identity)
+                return folder
+        elif any(not entry.name.startswith(".") for entry in folder.path.iterdir()):
+            raise InputError(
+                f"{path} holds files but no run (no config.json); choose an empty or "
+                f"new folder."
+            )
+        files.write_json(config, {"schema": SCHEMA, **identity})
+        files.write_json(folder.path / "env.json", environment())
+        return folder
+
+    @property
+    def model(self) -> Path:
+        """The model folder; it exists once the fit is complete."""
+        return self.path / "model"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the model is there."""
+        return (self.model / "config.json").is_file()
+
+    def save_selection(self, selection: Selection) -> None:
+        """Store the chosen gamma and eta with the whole curve."""
+        values = selection._asdict()
+        values["curve"] = [candidate._asdict() for candidate in selection.curve]
+        files.write_json(self.path / "selection.json", {"schema": SCHEMA, **values})
+
+    def load_selection(self) -> Selection | None:
+        """Return the stored selection, or None before that stage is through."""
+        path = self.path / "selection.json"
+        if not path.is_file():
+            return None
+        values = files.read_json(path, f"The run {self.path}")
+        files.check_schema(values, SCHEMA, str(path))
+        del values["schema"]
+        values["curve"] = tuple(Candidate(**point) for point in values["curve"])
+        return Selection(**values)
+
+    def save_coupling(self, coupling: Coupling) -> None:
+        """Store the potentials, epsilon and the error curve."""
+        tensors = {k: np.asarray(v) for k, v in coupling._asdict().items()}
+        with files.replacing(self.path / "coupling.safetensors") as temporary:
+            safetensors.numpy.save_file(tensors, temporary)
+
+    def load_coupling(self) -> Coupling | None:
+        """Return the stored coupling, or None before that stage is through."""
+        path = self.path / "coupling.safetensors"
+        if not path.is_file():
+            return None
+        try:
+            tensors = safetensors.numpy.load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise InputError(
+                f"{path} could not be read: {error}; delete it to solve again."
+            ) from None
+        return Coupling(**{k: jnp.asarray(v) for k, v in tensors.items()})
+
+    def save_checkpoint(self, state: TrainState) -> None:
+        """Store the training state."""
+        checkpoints.save_checkpoint(self.path / "checkpoints", state)
+
+    def restore_checkpoint(self, template: TrainState) -> TrainState | None:
+        """Return the newest training state and forget the metrics after it.
+
+        None, where no state was stored.
+        """
+        state = checkpoints.restore_checkpoint(self.path / "checkpoints", template)
+        self._truncate_metrics(0 if state is None else int(state.epoch))
+        return state
+
+    def drop_checkpoints(self) -> None:
+        """Delete the checkpoints; the finished model replaces them."""
+        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Append one record to metrics.jsonl."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def save_result(self, name: str, values: Mapping[str, Any]) -> None:
+        """Write results/NAME.json."""
+        path = self.path / "results" / f"{name}.json"
+        files.write_json(path, {"schema": SCHEMA, **values})
+
+    def load_result(self, name: str) -> dict[str, Any] | None:
+        """Return results/NAME.json, or None."""
+        path = self.path / "results" / f"{name}.json"
+        if not path.is_file():
+            return None
+        return files.read_json(path, f"The run {self.path}")
+
+    def _check_same(
+        self, stored: Mapping[str, Any], identity: Mapping[str, Any]
+    ) -> None:
+        files.check_schema(stored, SCHEMA, f"The run {self.path}")
+        before, now = _flatten(stored), _flatten(identity)
+        before.pop("schema")
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                raise InputError(
+                    f"{self.path} holds a run with another {name}: "
+                    f"{before.get(name)!r} there, {now.get(name)!r} asked; choose "
+                    f"another --out, or pass --overwrite to delete that run."
+                )
+
+    def _clear(self) -> None:
+        for name in OURS:
+            entry = self.path / name
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+
+    def _truncate_metrics(self, epoch: int) -> None:
+        path = self.path / "metrics.jsonl"
+        if not path.is_file():
+            return
+        kept = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["epoch"] <= epoch:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError):
+                # The line that an interruption cut short.
+                continue
+        with files.replacing(path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
+
+
+def environment() -> dict[str, Any]:
+    """Return versions and devices, for env.json and reports."""
+    packages = ("anchordot-jax", "jax", "jaxlib", "ott-jax", "flax", "optax", "numpy")
+    return {
+        "schema": SCHEMA,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: package_version(name) for name in packages},
+        "backend": jax.default_backend(),
+        "devices": [str(device) for device in jax.devices()],
+        "x64": jnp.asarray(1.0).dtype == jnp.float64,
+    }
+
+
+def package_version(name: str) -> str:
+    """Return an installed package's version, or "unknown" where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
