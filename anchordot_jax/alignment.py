@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpy.typing import ArrayLike
 
 from anchordot_jax import coupling, distillation, geometry, profiles, selection
@@ -25,6 +26,7 @@ from anchordot_jax.fit_inputs import (
     as_pairs,
     check_data,
     pool_weights,
+    take,
 )
 from anchordot_jax.listeners import Interrupted, Listener, Silent
 from anchordot_jax.model import AlignedModel
@@ -97,10 +99,10 @@ class AnchorDOT:
             separate_pools_y=pool_y is not None,
         )
         data = FitData(
-            anchors_x=x[split.anchors[:, 0]],
-            anchors_y=y[split.anchors[:, 1]],
-            pool_x=x[split.pool_x] if pool_x is None else as_matrix(pool_x, "pool_x"),
-            pool_y=y[split.pool_y] if pool_y is None else as_matrix(pool_y, "pool_y"),
+            anchors_x=take(x, split.anchors[:, 0], "x"),
+            anchors_y=take(y, split.anchors[:, 1], "y"),
+            pool_x=_pool(pool_x, x, split.pool_x, "x"),
+            pool_y=_pool(pool_y, y, split.pool_y, "y"),
             a=pool_weights(a, len(x), None if pool_x is not None else split.pool_x),
             b=pool_weights(b, len(y), None if pool_y is not None else split.pool_y),
         )
@@ -109,6 +111,14 @@ class AnchorDOT:
             check_data(data)
             folder = RunFolder.open(run, run_identity(data, self.config))
         return fit_data(data, self.config, run=folder, listener=listener).model
+
+
+def _pool(
+    separate: ArrayLike | None, array: np.ndarray, rows: np.ndarray, name: str
+) -> np.ndarray:
+    if separate is not None:
+        return as_matrix(separate, f"pool_{name}")
+    return take(array, rows, name)
 
 
 def run_identity(data: FitData, config: Config) -> dict[str, Any]:

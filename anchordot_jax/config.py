@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 from anchordot_jax.errors import InputError
 
@@ -119,7 +119,7 @@ class SelectionConfig:
     """Candidates for eta."""
     heldout: float = 0.1
     """Share of the anchors held out of the profiles and ranked."""
-    min_heldout: int = 30
+    min_heldout: int = 150
     """With fewer held-out anchors than this, further disjoint draws are added."""
     pool_limit: int | None = 5000
     """Rows of each pool used for the choice (a random subset); None: all of them."""
@@ -128,7 +128,8 @@ class SelectionConfig:
         """Check the ranges."""
         for name, check in (("gammas", check_gamma), ("etas", check_eta)):
             values = getattr(self, name)
-            _check(len(values) > 0, f"selection.{name}", "not empty", values)
+            ok = isinstance(values, tuple) and len(values) > 0
+            _check(ok, f"selection.{name}", "a tuple of numbers, not empty", values)
             for value in values:
                 check(value, f"selection.{name}")
         ok = _is_number(self.heldout) and 0 < self.heldout <= 0.5
@@ -187,7 +188,7 @@ class Config:
         return json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[no-any-return]
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any]) -> "Config":
         """Return the config of `to_dict`'s form; missing fields take their default.
 
         Raises:
@@ -211,6 +212,8 @@ class Config:
 
 
 def _from_dict(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
+    if not isinstance(values, Mapping):
+        raise InputError(f"{prefix or 'config'} must hold settings, got {values!r}.")
     names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     unknown = sorted(set(values) - names)
     if unknown:

@@ -16,6 +16,7 @@ from ott.problems.linear import linear_problem
 from ott.solvers.linear import acceleration, sinkhorn
 
 from anchordot_jax import geometry
+from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
 
 Progress = Callable[[int, float], None]
@@ -53,13 +54,13 @@ class _Loop(NamedTuple):
 
 
 def solve_coupling(
-    x: Float[Array, "n r"],
-    y: Float[Array, "m r"],
-    epsilon: Float[Array, ""] | float,
+    x: Float[AnyArray, "n r"],
+    y: Float[AnyArray, "m r"],
+    epsilon: Float[AnyArray, ""] | float,
     *,
-    a: Float[Array, " n"] | None = None,
-    b: Float[Array, " m"] | None = None,
-    init: tuple[Float[Array, " n"], Float[Array, " m"]] | None = None,
+    a: Float[AnyArray, " n"] | None = None,
+    b: Float[AnyArray, " m"] | None = None,
+    init: tuple[Float[AnyArray, " n"], Float[AnyArray, " m"]] | None = None,
     config: CouplingConfig | None = None,
     progress: Progress | None = None,
 ) -> Coupling:
@@ -134,7 +135,6 @@ def _solve(
         x,
         y,
         epsilon=epsilon,
-        tile=geometry.tile_rows(len(y)),
         cost=geometry.cost_block(x, y) if stored else None,
     )
     problem = linear_problem.LinearProblem(geom, a=a, b=b)
@@ -190,11 +190,11 @@ def _solve(
 
 
 def plan_block(
-    x: Float[Array, "b r"],
-    y: Float[Array, "c r"],
-    f: Float[Array, " b"],
-    g: Float[Array, " c"],
-    epsilon: Float[Array, ""] | float,
+    x: Float[AnyArray, "b r"],
+    y: Float[AnyArray, "c r"],
+    f: Float[AnyArray, " b"],
+    g: Float[AnyArray, " c"],
+    epsilon: Float[AnyArray, ""] | float,
 ) -> Float[Array, "b c"]:
     """Return the exact plan restricted to some rows and columns (Eq. 9)."""
     cost = geometry.cost_block(x, y)
@@ -202,11 +202,11 @@ def plan_block(
 
 
 def block_targets(
-    x: Float[Array, "b r"],
-    y: Float[Array, "c r"],
-    f: Float[Array, " b"],
-    g: Float[Array, " c"],
-    epsilon: Float[Array, ""] | float,
+    x: Float[AnyArray, "b r"],
+    y: Float[AnyArray, "c r"],
+    f: Float[AnyArray, " b"],
+    g: Float[AnyArray, " c"],
+    epsilon: Float[AnyArray, ""] | float,
 ) -> tuple[Float[Array, "b c"], Float[Array, "b c"]]:
     """Return the plan's block normalised by row, and by column (Eq. 10).
 

@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from anchordot_jax import coupling
+from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import DistillationConfig
 from anchordot_jax.students import Params, bind, init_params
 
@@ -87,9 +88,9 @@ def plan_chunks(n: int, m: int, n_anchors: int, chunk_size: int) -> ChunkPlan:
 
 
 def soft_contrastive_loss(
-    logits: Float[Array, "b c"],
-    row_targets: Float[Array, "b c"],
-    column_targets: Float[Array, "b c"],
+    logits: Float[AnyArray, "b c"],
+    row_targets: Float[AnyArray, "b c"],
+    column_targets: Float[AnyArray, "b c"],
 ) -> Float[Array, ""]:
     """Return half the sum of the two directions' soft cross-entropies (Eq. 11-12)."""
     x_to_y = optax.softmax_cross_entropy(logits, row_targets, axis=1)
@@ -97,7 +98,7 @@ def soft_contrastive_loss(
     return (jnp.mean(x_to_y) + jnp.mean(y_to_x)) / 2
 
 
-def info_nce(logits: Float[Array, "b b"]) -> Float[Array, ""]:
+def info_nce(logits: Float[AnyArray, "b b"]) -> Float[Array, ""]:
     """Return the soft contrastive loss for the identity plan: the symmetric InfoNCE."""
     diagonal = jnp.diagonal(logits)
     x_to_y = jax.nn.logsumexp(logits, axis=1) - diagonal

@@ -15,18 +15,18 @@ from anchordot_jax.errors import InputError
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it there if nothing is raised."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix
-    )
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _parents(path):
+        handle, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix
+        )
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -35,20 +35,34 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
     A folder that stood at `path` is removed once the new one is complete.
     """
+    with _parents(path):
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        try:
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            old = None
+            if path.exists():
+                old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+                path.replace(old)
+            temporary.replace(path)
+            if old is not None:
+                shutil.rmtree(old)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _parents(path: Path) -> Iterator[None]:
+    """Make the folders above `path`; remove those made here if anything is raised."""
+    made = [folder for folder in path.absolute().parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        old = None
-        if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-            path.replace(old)
-        temporary.replace(path)
-        if old is not None:
-            shutil.rmtree(old)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        yield
+    except BaseException:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -78,12 +92,16 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 def check_writable(folder: Path) -> None:
-    """Create the folder if need be and raise InputError unless it can be written to."""
+    """Raise InputError unless the folder, or what there is of it, can be written to.
+
+    It is not made yet: a command that fails later leaves nothing behind.
+    """
+    paths = (folder.absolute(), *folder.absolute().parents)
+    nearest = next(path for path in paths if path.exists() or path.is_symlink())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=nearest):
             pass
-    except (FileExistsError, NotADirectoryError):
+    except NotADirectoryError:
         raise InputError(
             f"{folder} cannot be an output folder: a file of that name is in the way."
         ) from None
@@ -91,6 +109,13 @@ def check_writable(folder: Path) -> None:
         raise InputError(
             f"{folder} cannot be written to ({error.strerror}); choose another --out."
         ) from None
+
+
+def check_output_file(path: Path) -> None:
+    """Raise InputError unless a file can be written at the path."""
+    check_writable(path.absolute().parent)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file.")
 
 
 def check_schema(values: Mapping[str, Any], newest: int, what: str) -> None:

@@ -52,7 +52,7 @@ def check_data(data: FitData) -> None:
                 f"The {side} pool must have the anchors' {anchors.shape[1]} columns, "
                 f"got {pool.shape[1]}."
             )
-        validation.check_embeddings(anchors, f"The {side} anchors")
+        validation.check_embeddings(anchors, f"The array of {side} anchors")
         validation.check_embeddings(pool, f"The {side} pool")
     for name, weights, pool in (("a", data.a, data.pool_x), ("b", data.b, data.pool_y)):
         if weights is not None:
@@ -88,18 +88,25 @@ def pool_weights(
 
 def as_matrix(rows: ArrayLike, name: str) -> np.ndarray:
     """Return the rows as a float32 matrix; raise InputError if they are none."""
-    array = np.asarray(rows)
+    array = _as_array(rows, name)
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.floating):
         raise InputError(
             f"{name} must be a 2-D floating array of embeddings, got shape "
             f"{array.shape} of {array.dtype}."
         )
-    return np.ascontiguousarray(array, dtype=np.float32)
+    return as_float32(array)
+
+
+def take(array: np.ndarray, rows: np.ndarray, name: str) -> np.ndarray:
+    """Return some rows; raise InputError, naming them, unless all can be used."""
+    chosen: np.ndarray = array[rows]
+    validation.check_embeddings(chosen, name, rows=rows)
+    return chosen
 
 
 def as_pairs(pairs: ArrayLike, name: str) -> np.ndarray:
     """Return the pairs as int64 `[N, 2]`; raise InputError if they are none."""
-    array = np.asarray(pairs)
+    array = _as_array(pairs, name)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
     if (
@@ -112,3 +119,21 @@ def as_pairs(pairs: ArrayLike, name: str) -> np.ndarray:
             f"{array.shape} of {array.dtype}."
         )
     return array.astype(np.int64)
+
+
+def as_float32(array: np.ndarray) -> np.ndarray:
+    """Return the values as float32; too large ones become infinite, without a word.
+
+    The checks that follow name their rows.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _as_array(values: ArrayLike, name: str) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(
+            f"{name} must be an array, got lists of several lengths ({error})."
+        ) from None

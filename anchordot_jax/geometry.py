@@ -5,12 +5,14 @@ that C is one minus the cosine of the anchor profiles (Eq. 6). The geometry know
 to apply exp(-C/epsilon) in the log domain; the Sinkhorn iterations are OTT's.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 from ott.geometry import costs, pointcloud
+
+from anchordot_jax.arrays import AnyArray
 
 HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -22,7 +24,9 @@ MEDIAN_BLOCK = 128
 SAFE_SUM = (1e-20, 1e30)
 
 
-def cost_block(x: Float[Array, "b r"], y: Float[Array, "c r"]) -> Float[Array, "b c"]:
+def cost_block(
+    x: Float[AnyArray, "b r"], y: Float[AnyArray, "c r"]
+) -> Float[Array, "b c"]:
     """Return C = 1 - x y^T for some rows of both sides (Eq. 6).
 
     TF32 on recent GPUs has an error that is not small next to epsilon, hence the
@@ -48,23 +52,24 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         x: coordinates of the x pool, `[n, r]`.
         y: coordinates of the y pool, `[m, r]`.
         epsilon: entropic regularisation.
-        tile: rows of the cost that exist at once.
+        tile: rows (columns, for the other half-step) of the cost that exist at once;
+            None: see `tile_rows`.
         cost: the whole cost `[n, m]`, where there is memory for it; then it is read
             instead of recomputed.
     """
 
     def __init__(
         self,
-        x: Float[Array, "n r"],
-        y: Float[Array, "m r"],
+        x: Float[AnyArray, "n r"],
+        y: Float[AnyArray, "m r"],
         *,
-        epsilon: Float[Array, ""] | float,
-        tile: int,
-        cost: Float[Array, "n m"] | None = None,
+        epsilon: Float[AnyArray, ""] | float,
+        tile: int | None = None,
+        cost: Float[AnyArray, "n m"] | None = None,
     ) -> None:
         super().__init__(x, y, cost_fn=OneMinusDot(), epsilon=epsilon)
         self._tile = tile
-        self._cost = cost
+        self._cost = None if cost is None else jnp.asarray(cost)
 
     def apply_lse_kernel(
         self,
@@ -96,7 +101,8 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
             similarity = jnp.matmul(others, row, precision=HIGHEST)
             return _log_sum((h + similarity - 1) / eps, vec)
 
-        log_sum, sign = jax.lax.map(reduce_row, rows, batch_size=self._tile)
+        tile = self._tile or tile_rows(len(others))
+        log_sum, sign = jax.lax.map(reduce_row, rows, batch_size=tile)
         return eps * log_sum, sign
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -105,7 +111,9 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         return arrays, {"tile": self._tile}
 
     @classmethod
-    def tree_unflatten(cls, aux_data: dict[str, Any], children: Any) -> Self:
+    def tree_unflatten(
+        cls, aux_data: dict[str, Any], children: Any
+    ) -> "ProfileGeometry":
         """Return the geometry of `tree_flatten`'s parts."""
         x, y, epsilon, cost = children
         return cls(x, y, epsilon=epsilon, cost=cost, **aux_data)
@@ -162,7 +170,7 @@ def tile_rows(n_columns: int, *, backend: str | None = None) -> int:
 
 @jax.jit
 def sampled_median_cost(
-    x: Float[Array, "n r"], y: Float[Array, "m r"], *, key: PRNGKeyArray
+    x: Float[AnyArray, "n r"], y: Float[AnyArray, "m r"], *, key: PRNGKeyArray
 ) -> Float[Array, ""]:
     """Return the median of C, over all entries or a sample of 2^20 of them.
 

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from anchordot_jax import evaluation, matching
 from anchordot_jax.data import EmbeddingSource, validation
 from anchordot_jax.errors import InputError
+from anchordot_jax.fit_inputs import as_float32
 from anchordot_jax.runs import card, model_folder
 from anchordot_jax.students import Params, bind, init_params
 
@@ -173,7 +174,7 @@ class AlignedModel:
         )
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(cls, folder: str | Path) -> "AlignedModel":
         """Return the model of a model folder, or of a run folder that has finished.
 
         Raises:
@@ -182,11 +183,17 @@ class AlignedModel:
         folder = Path(folder)
         if (folder / "model").is_dir():
             folder = folder / "model"
+        elif (folder / "env.json").is_file():
+            raise InputError(
+                f"{folder} is a run that has no model yet; repeat its fit to finish it."
+            )
         contents = model_folder.read_model(folder)
+        _check_tensors(contents.tensors, folder)
         params = _unflatten(contents.tensors)
-        _check_params(params, folder)
         info = {k: v for k, v in contents.config.items() if k != "schema"}
-        return cls(params=params, info=info, metrics=contents.metrics["results"])
+        return cls(
+            params=params, info=info, metrics=contents.metrics.get("results", {})
+        )
 
     def _embed(self, side: Side, rows: Rows, batch_size: int) -> np.ndarray:
         blocks = list(self.embed_blocks(side, rows, batch_size=batch_size))
@@ -195,8 +202,7 @@ class AlignedModel:
     def _embed_some(self, side: Side, rows: Rows, chosen: np.ndarray) -> np.ndarray:
         self.check_rows(side, rows)
         if isinstance(rows, EmbeddingSource):
-            array = rows.read(chosen)
-            validation.check_embeddings(array, rows.where, rows=chosen)
+            array, where = rows.read(chosen), rows.where
         else:
             array = np.asarray(rows)
             if chosen.max() >= len(array):
@@ -204,7 +210,8 @@ class AlignedModel:
                     f"The pairs name row {chosen.max()} of {side}, which has "
                     f"{len(array)} rows, counted from 0."
                 )
-            array = array[chosen]
+            array, where = as_float32(array[chosen]), _name(side)
+        validation.check_embeddings(array, where, rows=chosen)
         return self._embed(side, array, BATCH_SIZE)
 
 
@@ -217,11 +224,13 @@ def _batches(side: Side, rows: Rows, size: int) -> Iterator[np.ndarray]:
         return
     array = np.asarray(rows)
     for start in range(0, len(array), size):
-        block = np.ascontiguousarray(array[start : start + size], dtype=np.float32)
-        validation.check_embeddings(
-            block, f"The array given as side {side}", first_row=start
-        )
+        block = as_float32(array[start : start + size])
+        validation.check_embeddings(block, _name(side), first_row=start)
         yield block
+
+
+def _name(side: Side) -> str:
+    return f"The array given as side {side}"
 
 
 @functools.partial(jax.jit, static_argnames="side")
@@ -256,9 +265,9 @@ def _unflatten(flat: Mapping[str, np.ndarray]) -> Params:
     return params
 
 
-def _check_params(params: Params, folder: Path) -> None:
-    """Raise InputError unless the parameters are a pair of students."""
-    shapes = {k: v.shape for k, v in _flatten(params).items()}
+def _check_tensors(tensors: Mapping[str, np.ndarray], folder: Path) -> None:
+    """Raise InputError unless the tensors are the parameters of two students."""
+    shapes = {k: v.shape for k, v in tensors.items()}
     kernels = [shapes.get(f"{side}.linear.kernel", ()) for side in ("x", "y")]
     expected: dict[str, tuple[int, ...]] = {}
     if all(len(kernel) == 2 for kernel in kernels):
@@ -269,7 +278,7 @@ def _check_params(params: Params, folder: Path) -> None:
             jax.random.key(0),
         )
         expected = {k: v.shape for k, v in _flatten(sample).items()}
-    if shapes != expected:
+    if not expected or shapes != expected:
         odd = sorted({k for k, _ in shapes.items() ^ expected.items()}) or ["kernels"]
         raise InputError(
             f"{folder / 'model.safetensors'} does not hold a pair of students: "

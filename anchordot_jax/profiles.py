@@ -15,6 +15,8 @@ import threadpoolctl
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
+from anchordot_jax.arrays import AnyArray
+
 # "Eigenvalues of M are clipped below at 1e-6 times their mean" (Appendix B.1).
 EIGENVALUE_CLIP = 1e-6
 
@@ -49,10 +51,11 @@ class CoordinateMaps(NamedTuple):
     mean_y: Float[Array, " dy"]
 
 
-def normalize(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+def normalize(x: Float[AnyArray, "n d"]) -> Float[Array, "n d"]:
     """Return the rows scaled to unit Euclidean norm; a zero row stays zero."""
-    norm = jnp.linalg.norm(x, axis=-1, keepdims=True)
-    return x / jnp.where(norm > 0, norm, 1)
+    rows = jnp.asarray(x)
+    norm = jnp.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / jnp.where(norm > 0, norm, 1)
 
 
 def fit_basis(anchors: ArrayLike, *, center: bool = False) -> AnchorBasis:
@@ -95,7 +98,7 @@ def spectral_weights(basis: AnchorBasis, gamma: float) -> np.ndarray:
 
 
 def profile(
-    x: Float[Array, "n d"], basis: AnchorBasis, gamma: float
+    x: Float[AnyArray, "n d"], basis: AnchorBasis, gamma: float
 ) -> Float[Array, "n N"]:
     """Return the anchor-relative profiles phi(x) = A M^(-gamma/2) x (Eq. 5).
 
@@ -123,7 +126,7 @@ def coordinate_maps(
 
 @jax.jit
 def coordinates(
-    x: Float[Array, "n dx"], y: Float[Array, "m dy"], maps: CoordinateMaps
+    x: Float[AnyArray, "n dx"], y: Float[AnyArray, "m dy"], maps: CoordinateMaps
 ) -> tuple[Float[Array, "n r"], Float[Array, "m r"]]:
     """Return coordinates with z_x . z_y = cos(phi_x(x), phi_y(y)) exactly.
 
@@ -145,7 +148,9 @@ def _rescaled(basis: AnchorBasis, gamma: float) -> Float[Array, "d k"]:
     return jnp.asarray(basis.right * (weights / weights.max()), jnp.float32)
 
 
-def _prepare(x: Float[Array, "n d"], mean: Float[Array, " d"]) -> Float[Array, "n d"]:
+def _prepare(
+    x: Float[AnyArray, "n d"], mean: Float[Array, " d"]
+) -> Float[Array, "n d"]:
     return normalize(normalize(x) - mean[None, :])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from anchordot_jax import coupling, geometry, profiles
+from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import Config
 
 # Below this many anchors a held-out tenth says nothing; the paper's most frequent
@@ -64,10 +65,10 @@ class _Draw(NamedTuple):
 
 
 def select(
-    anchors_x: Float[Array, "N dx"],
-    anchors_y: Float[Array, "N dy"],
-    pool_x: Float[Array, "n dx"],
-    pool_y: Float[Array, "m dy"],
+    anchors_x: Float[AnyArray, "N dx"],
+    anchors_y: Float[AnyArray, "N dy"],
+    pool_x: Float[AnyArray, "n dx"],
+    pool_y: Float[AnyArray, "m dy"],
     config: Config,
     *,
     key: PRNGKeyArray,
@@ -126,10 +127,10 @@ def select(
 
 
 def _draws(
-    anchors_x: Array,
-    anchors_y: Array,
-    pool_x: Array,
-    pool_y: Array,
+    anchors_x: AnyArray,
+    anchors_y: AnyArray,
+    pool_x: AnyArray,
+    pool_y: AnyArray,
     *,
     config: Config,
     key: PRNGKeyArray,
@@ -155,10 +156,10 @@ def _draws(
         )
 
 
-def _subset(pool: Array, limit: int | None, *, key: PRNGKeyArray) -> Array:
+def _subset(pool: AnyArray, limit: int | None, *, key: PRNGKeyArray) -> Array:
     if limit is None or len(pool) <= limit:
-        return pool
-    return pool[jax.random.permutation(key, len(pool))[:limit]]
+        return jnp.asarray(pool)
+    return jnp.asarray(pool)[jax.random.permutation(key, len(pool))[:limit]]
 
 
 def _eta_path(
@@ -188,7 +189,7 @@ def _eta_path(
 
 @jax.jit
 def _ranks_of_last(
-    scores: Float[Array, "h m"],
+    scores: Float[AnyArray, "h m"],
 ) -> Float[Array, " h"]:
     """Return the rank of column m - h + k in row k; ties count half."""
     h, m = scores.shape
@@ -199,8 +200,8 @@ def _ranks_of_last(
 
 
 def heldout_ranks(
-    x: Float[Array, "n r"],
-    y: Float[Array, "m r"],
+    x: Float[AnyArray, "n r"],
+    y: Float[AnyArray, "m r"],
     solved: coupling.Coupling,
     *,
     n_heldout: int,

@@ -9,6 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from anchordot_jax import profiles
+from anchordot_jax.arrays import AnyArray
 
 # torch's value. Flax's own 1e-6 and this differ visibly on unit-norm rows, whose
 # variance is only 1/d.
@@ -27,7 +28,7 @@ class StudentEncoder(nnx.Module):
             in_dim, out_dim, kernel_init=nnx.initializers.xavier_uniform(), rngs=rngs
         )
 
-    def __call__(self, x: Float[Array, "b d"]) -> Float[Array, "b k"]:
+    def __call__(self, x: Float[AnyArray, "b d"]) -> Float[Array, "b k"]:
         """Return unit-norm embeddings in the shared space."""
         return profiles.normalize(self.linear(self.norm(profiles.normalize(x))))
 
@@ -51,7 +52,7 @@ class Students(nnx.Module):
         self.log_scale = nnx.Param(-jnp.log(jnp.asarray(temperature, jnp.float32)))
 
     def __call__(
-        self, x: Float[Array, "b dx"], y: Float[Array, "c dy"]
+        self, x: Float[AnyArray, "b dx"], y: Float[AnyArray, "c dy"]
     ) -> Float[Array, "b c"]:
         """Return the logits s f(x) . g(y) of every x with every y."""
         return jnp.exp(self.log_scale[...]) * (self.x(x) @ self.y(y).T)

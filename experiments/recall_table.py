@@ -23,6 +23,7 @@ import tyro
 
 from anchordot_jax import AnchorDOT, Config, open_embeddings, protocol_split
 from anchordot_jax.baselines.contrastive import fit_contrastive
+from anchordot_jax.distillation import plan_chunks
 
 DATASETS = {
     "chebi20": ("chebi20.h5::molecule", "chebi20.h5::text", 1.0),
@@ -69,7 +70,9 @@ def run_cell(data_folder: Path, dataset: str, seed: int) -> dict[str, dict[str, 
         banks = {"bank_x": pools["pool_x"], "bank_y": pools["pool_y"]}
         results[f"{name}, bank"] = model.evaluate(x, y, split.test_pairs, **banks)
     anchors = x[split.anchors[:, 0]], y[split.anchors[:, 1]]
-    steps = fixed.distillation.epochs * (1 + len(split.pool_x) // 2000)
+    settings = fixed.distillation
+    sizes = len(split.pool_x), len(split.pool_y), len(split.anchors)
+    steps = settings.epochs * plan_chunks(*sizes, settings.chunk_size).steps
     for name, count in (("equal epochs", None), ("equal steps", steps)):
         model = fit_contrastive(*anchors, fixed, steps=count)
         results[f"contrastive, {name}"] = model.evaluate(x, y, split.test_pairs)

@@ -100,7 +100,7 @@ def test_no_weight_at_all_is_minus_infinity(way):
 @given(
     seed=st.integers(0, 10_000),
     axis=st.sampled_from([0, 1]),
-    way=st.sampled_from(ways()),
+    way=st.sampled_from(ways()[1:]),
 )
 def test_signed_weights(seed, axis, way):
     """With weights of both signs: eps log |sum| and the sum's sign, as in NumPy."""

@@ -30,6 +30,8 @@ class Inspect:
 
         if self.pairs is not None and self.y is None:
             raise InputError("--pairs needs --y, the file of the other side.")
+        if self.test_pairs is not None and self.pairs is None:
+            raise InputError("--test-pairs needs --pairs, the anchors of the fit.")
         sources = {"x": data.open_embeddings(self.x)}
         if self.y is not None:
             sources["y"] = data.open_embeddings(self.y)
@@ -65,18 +67,11 @@ class Inspect:
         if self.test_pairs is not None:
             test = data.read_pairs(self.test_pairs, x, y, keys=self.pair_keys)
         split = data.split_by_exclusion(pairs, test, x.shape[0], y.shape[0])
-        anchors = {
-            side: source.read(rows)
-            for (side, source), rows in zip(
-                sources.items(), split.anchors.T, strict=True
-            )
-        }
-        for side, array in anchors.items():
-            data.check_embeddings(array, sources[side].where)
-        ranks = {
-            side: len(fit_basis(array).singular_values)
-            for side, array in anchors.items()
-        }
+        ranks = {}
+        for (side, source), rows in zip(sources.items(), split.anchors.T, strict=True):
+            anchors = source.read(rows)
+            data.check_embeddings(anchors, source.where, rows=rows)
+            ranks[side] = len(fit_basis(anchors).singular_values)
         cost_bytes = 4 * len(split.pool_x) * len(split.pool_y)
         return {
             "anchors": len(split.anchors),

@@ -3,6 +3,8 @@
 0: done. 1: the run failed or was stopped. 2: bad input, said in one sentence.
 """
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -36,14 +38,9 @@ the run failed; 2: bad input."""
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     try:
-        command = tyro.cli(
-            Command,
-            prog="anchordot",
-            description=DESCRIPTION,
-            args=arguments,
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
-        return int(command.run())
+        code = int(_parse(arguments).run())
+        sys.stdout.flush()
+        return code
     except InputError as error:
         _say(f"error: {error}")
         return 2
@@ -62,6 +59,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"see where)"
         )
         return 1
+
+
+def _parse(arguments: Sequence[str] | None) -> Command:
+    """Return the command; a setting out of range is one sentence, not tyro's box."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                Command,
+                prog="anchordot",
+                description=DESCRIPTION,
+                args=arguments,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as stop:
+        cause: BaseException | None = stop
+        while cause is not None:
+            if isinstance(cause, InputError):
+                raise cause from None
+            cause = cause.__context__
+        print(said.getvalue(), end="", file=sys.stderr)
+        raise
 
 
 def _say(message: str) -> None:

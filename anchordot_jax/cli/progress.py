@@ -3,7 +3,6 @@
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -40,7 +39,7 @@ class TerminalListener:
         self._stop = False
         self._handlers: dict[signal.Signals, signal._HANDLER] = {}
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "TerminalListener":
         """Start the display and catch the signals."""
         self._progress.start()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -37,17 +37,18 @@ class Search:
 
     def run(self) -> int:
         """Search and return the exit code."""
+        from anchordot_jax import files
+
         if self.k < 1:
             raise InputError(f"--k must be at least 1, got {self.k}.")
+        if self.out is not None:
+            files.check_output_file(self.out)
         rows = self._matches()
         if self.json:
             self._print_json(rows)
         elif self.out is None:
             _write_csv(sys.stdout, rows)
         else:
-            from anchordot_jax import files
-
-            files.check_writable(self.out.absolute().parent)
             with (
                 files.replacing(self.out) as temporary,
                 temporary.open("w", encoding="utf-8", newline="") as file,

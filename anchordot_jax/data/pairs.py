@@ -9,7 +9,7 @@ import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +45,15 @@ def read_pairs(
     *,
     keys: Keys = "auto",
 ) -> NDArray[np.int64]:
-    """Return the pairs of a CSV or TSV file as row numbers `[N, 2]`.
+    """Return the pairs of a CSV file as row numbers `[N, 2]`.
 
     Args:
-        path: A file whose header names the columns `x` and `y`; others are ignored.
+        path: A file whose header names the columns `x` and `y`; others are ignored. It
+            is split at tabs if the header has one, else at commas.
         source_x: The embeddings that the column `x` refers to.
         source_y: The embeddings that the column `y` refers to.
-        keys: Whether values are row numbers (from 0) or ids; `auto` decides per side.
+        keys: `rows` takes all values as row numbers (from 0), `ids` as ids wherever the
+            file holds ids, and `auto` decides per side.
 
     Raises:
         InputError: The file is missing, malformed, ambiguous, names an unknown row or
@@ -59,6 +61,11 @@ def read_pairs(
     """
     if keys not in get_args(Keys):
         raise InputError(f"keys must be auto, rows or ids; got {keys!r}.")
+    if keys == "ids" and source_x.ids is None and source_y.ids is None:
+        raise InputError(
+            f"Pairs cannot be read by id: neither {source_x.where} nor "
+            f"{source_y.where} holds ids; use row numbers (--pair-keys rows)."
+        )
     columns = _read_columns(Path(path))
     sides = [
         _to_rows(column, source, keys)
@@ -115,9 +122,9 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             header = next((line for line in stream if line.strip()), "")
-            tabs = path.suffix.lower() == ".tsv" or "\t" in header
             stream.seek(0)
-            reader = csv.reader(stream, delimiter="\t" if tabs else ",", strict=True)
+            delimiter = "\t" if "\t" in header else ","
+            reader = csv.reader(stream, delimiter=delimiter, strict=True)
             for fields in reader:
                 stripped = [field.strip() for field in fields]
                 if any(stripped):
@@ -155,17 +162,23 @@ def _to_rows(column: _Column, source: EmbeddingSource, keys: Keys) -> NDArray[np
     """Return the row numbers that one column means, `[N]`."""
     if keys == "rows":
         return _as_row_numbers(column, source)
-    table = None if source.ids is None else _IdTable(source.ids)
+    whole = all(WHOLE.fullmatch(value) for value in column.values)
+    if source.ids is None:
+        return _as_row_numbers(column, source) if whole else _refuse_ids(column, source)
+    table = _IdTable(source.ids)
     if keys == "ids":
         return _by_id(column, source, table)
-    known = table is not None and bool(table.find(column.values)[1].all())
-    whole = all(WHOLE.fullmatch(value) for value in column.values)
-    if known:
+    known = table.find(column.values)[1]
+    in_range = whole and all(0 <= int(v) < source.shape[0] for v in column.values)
+    if known.all():
         rows = _by_id(column, source, table)
-        if whole:
+        if in_range:
             _check_unambiguous(column, source, rows)
         return rows
-    return _as_row_numbers(column, source) if whole else _by_id(column, source, table)
+    # Numbers out of range of which some are ids must be ids with a mistake in them.
+    if in_range or (whole and not known.any()):
+        return _as_row_numbers(column, source)
+    return _by_id(column, source, table)
 
 
 class _IdTable:
@@ -190,19 +203,20 @@ class _IdTable:
         return places, fits & (self.unique[places] == keys)
 
 
+def _refuse_ids(column: _Column, source: EmbeddingSource) -> NoReturn:
+    """Raise because the column lists ids of a file that has none."""
+    odd = next(i for i, v in enumerate(column.values) if not WHOLE.fullmatch(v))
+    raise InputError(
+        f"{column.at(odd)} cannot be an id because {source.where} has no ids (a 1-D "
+        "array of text or whole numbers called ids, id or keys, as long as the "
+        "embeddings); add one or give row numbers."
+    )
+
+
 def _by_id(
-    column: _Column, source: EmbeddingSource, table: _IdTable | None
+    column: _Column, source: EmbeddingSource, table: _IdTable
 ) -> NDArray[np.int64]:
     """Return the rows whose ids the column lists."""
-    if table is None:
-        odd = next(
-            (i for i, v in enumerate(column.values) if not WHOLE.fullmatch(v)), 0
-        )
-        raise InputError(
-            f"{column.at(odd)} cannot be an id because {source.where} has "
-            "no ids (a 1-D array of text or whole numbers called ids, id or keys, as "
-            "long as the embeddings); add one or give row numbers."
-        )
     places, known = table.find(column.values)
     unknown = np.flatnonzero(~known)
     if len(unknown):
@@ -211,7 +225,8 @@ def _by_id(
         raise InputError(
             f"{len(values)} value(s) of column {column.side} are not ids of "
             f"{source.where}: {listed} (first on line {column.lines[unknown[0]]} of "
-            f"{column.path}); correct them."
+            f"{column.path}); correct them (row numbers would run from 0 to "
+            f"{source.shape[0] - 1})."
         )
     shared = np.flatnonzero(table.counts[places] > 1)
     if len(shared):
@@ -249,8 +264,7 @@ def _check_unambiguous(
 ) -> None:
     """Raise when the same values are other rows if read as row numbers."""
     rows = np.array([int(value) for value in column.values], np.int64)
-    in_range = (rows >= 0) & (rows < source.shape[0])
-    if in_range.all() and not np.array_equal(rows, by_id):
+    if not np.array_equal(rows, by_id):
         index = int(np.flatnonzero(rows != by_id)[0])
         raise InputError(
             f"Column {column.side} of {column.path} can be read two ways: on line "

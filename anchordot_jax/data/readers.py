@@ -241,7 +241,5 @@ def _as_ids(values: NDArray[Any]) -> NDArray[np.str_] | NDArray[np.int64] | None
         return values
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")
-    if values.dtype.kind != "O":
-        return None
     texts = [v.decode("utf-8") if isinstance(v, bytes) else v for v in values.tolist()]
     return np.array(texts) if all(isinstance(t, str) for t in texts) else None

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import read_array
 from numpy.typing import NDArray
 
+from anchordot_jax.data.formats.base import readable
+from anchordot_jax.data.formats.numpy_files import NPY
 from anchordot_jax.errors import InputError
 
 
@@ -17,18 +20,17 @@ def read_weights(path: str | Path, n_rows: int) -> NDArray[np.float32]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"The weights file {path} does not exist.")
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} could not be read as .npy: {error}.") from None
-    if not isinstance(values, np.ndarray) or values.shape != (n_rows,):
-        shape = getattr(values, "shape", "several arrays")
+    with readable(str(path), NPY.kind), path.open("rb") as stream:
+        values = read_array(stream, allow_pickle=False)
+    if values.shape != (n_rows,):
         raise InputError(
-            f"{path} must hold one weight for each of the {n_rows} rows, got {shape}."
+            f"{path} must hold one weight for each of the {n_rows} rows, got the shape "
+            f"{values.shape}."
         )
     if not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
         raise InputError(f"{path} must hold numbers, got {values.dtype}.")
-    weights = values.astype(np.float32)
+    with np.errstate(over="ignore"):
+        weights = values.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if len(bad):
         raise InputError(

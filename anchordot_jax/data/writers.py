@@ -44,9 +44,7 @@ def write_embeddings(
         raise InputError(
             f"{path} must end in one of {', '.join(SUFFIXES)}, the formats written."
         )
-    files.check_writable(path.absolute().parent)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file.")
+    files.check_output_file(path)
     write = {".npy": _write_npy, ".safetensors": _write_safetensors}
     with files.replacing(path) as temporary:
         write.get(path.suffix.lower(), _write_hdf5)(

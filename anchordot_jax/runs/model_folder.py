@@ -16,6 +16,7 @@ from anchordot_jax import files
 from anchordot_jax.errors import InputError
 
 SCHEMA = 1
+FILES = frozenset({"config.json", "model.safetensors", "README.md", "metrics.json"})
 
 
 class ModelContents(NamedTuple):
@@ -38,7 +39,8 @@ def write_model(
     files.check_writable(folder.parent)
     if folder.exists() and not _may_replace(folder):
         raise InputError(
-            f"{folder} exists and is not a model folder; choose another place."
+            f"{folder} exists and is not a model folder, or holds other files too; "
+            f"choose another place."
         )
     with files.replacing_folder(folder) as temporary:
         tensors = {k: np.array(v, order="C") for k, v in sorted(tensors.items())}
@@ -68,12 +70,19 @@ def read_model(folder: Path) -> ModelContents:
         raise InputError(f"{what} has no model.safetensors ({weights}).")
     try:
         tensors = safetensors.numpy.load_file(weights)
-    except (OSError, safetensors.SafetensorError) as error:
+    except (OSError, safetensors.SafetensorError, AttributeError, KeyError) as error:
+        # The last two for a type that NumPy lacks, such as floats of 8 bits.
         raise InputError(f"{weights} could not be read: {error}.") from None
     return ModelContents(tensors, config, metrics)
 
 
 def _may_replace(folder: Path) -> bool:
-    """Return whether the folder is empty or holds a model."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
-    return not names or "model.safetensors" in names
+    """Return whether the folder is empty, or holds a model of ours and nothing else."""
+    if not folder.is_dir():
+        return False
+    names = {path.name for path in folder.iterdir()}
+    if not names:
+        return True
+    if "config.json" not in names or not names <= FILES:
+        return False
+    return "schema" in files.read_json(folder / "config.json", f"The folder {folder}")

@@ -12,7 +12,7 @@ import platform
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +56,7 @@ class RunFolder:
         identity: Mapping[str, Any],
         *,
         overwrite: bool = False,
-    ) -> Self:
+    ) -> "RunFolder":
         """Return the run folder, new or continued.
 
         Args:
@@ -74,12 +74,14 @@ class RunFolder:
         files.check_writable(folder.path)
         config = folder.path / "config.json"
         if config.exists():
-            if overwrite:
-                folder._clear()
-            else:
-                folder._check_same(files.read_json(config, f"The run {path}"), identity)
+            stored = folder._stored()
+            if not overwrite:
+                folder._check_same(stored, identity)
                 return folder
-        elif any(not entry.name.startswith(".") for entry in folder.path.iterdir()):
+            folder._clear()
+        elif folder.path.is_dir() and any(
+            not entry.name.startswith(".") for entry in folder.path.iterdir()
+        ):
             raise InputError(
                 f"{path} holds files but no run (no config.json); choose an empty or "
                 f"new folder."
@@ -112,8 +114,14 @@ class RunFolder:
         values = files.read_json(path, f"The run {self.path}")
         files.check_schema(values, SCHEMA, str(path))
         del values["schema"]
-        values["curve"] = tuple(Candidate(**point) for point in values["curve"])
-        return Selection(**values)
+        try:
+            values["curve"] = tuple(Candidate(**point) for point in values["curve"])
+            return Selection(**values)
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"{path} does not hold a selection ({error}); delete it to choose "
+                f"again."
+            ) from None
 
     def save_coupling(self, coupling: Coupling) -> None:
         """Store the potentials, epsilon and the error curve."""
@@ -132,6 +140,10 @@ class RunFolder:
             raise InputError(
                 f"{path} could not be read: {error}; delete it to solve again."
             ) from None
+        if tensors.keys() != set(Coupling._fields):
+            raise InputError(
+                f"{path} does not hold a coupling; delete it to solve again."
+            )
         return Coupling(**{k: jnp.asarray(v) for k, v in tensors.items()})
 
     def save_checkpoint(self, state: TrainState) -> None:
@@ -168,10 +180,21 @@ class RunFolder:
             return None
         return files.read_json(path, f"The run {self.path}")
 
+    def _stored(self) -> dict[str, Any]:
+        """Return config.json; raise InputError unless it is that of a run."""
+        what = f"The run {self.path}"
+        stored = files.read_json(self.path / "config.json", what)
+        files.check_schema(stored, SCHEMA, what)
+        if not {"config", "data"} <= stored.keys():
+            raise InputError(
+                f"{self.path} holds a config.json that is not that of a run; choose "
+                f"an empty or new folder."
+            )
+        return stored
+
     def _check_same(
         self, stored: Mapping[str, Any], identity: Mapping[str, Any]
     ) -> None:
-        files.check_schema(stored, SCHEMA, f"The run {self.path}")
         before, now = _flatten(stored), _flatten(identity)
         before.pop("schema")
         for name in sorted(before.keys() | now.keys()):

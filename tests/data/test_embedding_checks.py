@@ -76,7 +76,7 @@ def _faulty() -> np.ndarray:
     array[:, 3] = 2.5
     array[1] = array[7] = array[4]
     array[2, 0] = 1e300
-    array[9, 1] = np.nan
+    array[9] = [-50, np.nan, 50, 2.5]
     return array
 
 

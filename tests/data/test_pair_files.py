@@ -81,8 +81,8 @@ def test_row_numbers_in_every_dialect(read: Read, text: str) -> None:
     np.testing.assert_array_equal(pairs, [[0, 5], [3, 1]])
 
 
-def test_tsv_by_suffix(read: Read) -> None:
-    """A .tsv file is split at tabs only."""
+def test_a_tab_in_the_header_decides(read: Read) -> None:
+    """With a tab in the header, commas are part of the values."""
     x = source(ids=["a,1", "b", "c", "d", "e", "f"])
     pairs = read("x\ty\na,1\t2\nd\t1\n", x, name="pairs.tsv")
     np.testing.assert_array_equal(pairs, [[0, 2], [3, 1]])
@@ -104,6 +104,12 @@ def test_integer_ids(read: Read) -> None:
     x = source(ids=[100, 200, -300, 400, 500, 7])
     pairs = read("x,y\n200,0\n-300,1\n007,2\n", x)
     np.testing.assert_array_equal(pairs, [[1, 0], [2, 1], [5, 2]])
+
+
+def test_text_is_never_an_integer_id(read: Read) -> None:
+    """A word among integer ids is unknown, also where 0 is an id."""
+    with pytest.raises(InputError, match=r"not ids of e\.npy: 'cat' \(first on line 3"):
+        read("x,y\n70,0\ncat,1\n", source(ids=[0, 70, 80, 90, 100, 110]))
 
 
 def test_text_ids_of_digits_are_matched_as_text(read: Read) -> None:
@@ -229,18 +235,25 @@ def test_unknown_ids_are_listed(read: Read) -> None:
 
 def test_ids_where_there_are_none(read: Read) -> None:
     """Ids for a file without ids are answered with what ids would be."""
-    with pytest.raises(InputError, match="Line 3 .*'cat' cannot be an id .*called ids"):
+    with pytest.raises(
+        InputError, match=r"Line 3 .*'cat' cannot be an id .*called ids"
+    ):
         read("x,y\n0,0\ncat,1\n")
-    with pytest.raises(InputError, match="Line 2 .*'0' cannot be an id"):
+    with pytest.raises(InputError, match=r"neither e.npy nor e.npy holds ids"):
         read("x,y\n0,0\n", keys="ids")
+    with pytest.raises(InputError, match=r"Line 2 .*'u' cannot be an id"):
+        read("x,y\na,u\n", NAMED, keys="ids")
 
 
 def test_an_id_out_of_range_is_explained(read: Read) -> None:
     """A number that is neither an id nor a row says both."""
     x = source(ids=[100, 200, 300, 400, 500, 600])
     with pytest.raises(
-        InputError, match=r"'700' is outside .*if it is an id, it is not"
+        InputError, match=r"'70' is outside .*if it is an id, it is not"
     ):
+        read("x,y\n1,0\n70,1\n", x)
+    message = r"1 value\(s\) .* are not ids of e\.npy: '700' \(first .*from 0 to 5\)"
+    with pytest.raises(InputError, match=message):
         read("x,y\n100,0\n700,1\n", x)
     with pytest.raises(InputError, match="are not ids of"):
         read("x,y\n100,0\n700,1\n", x, keys="ids")
@@ -249,7 +262,7 @@ def test_an_id_out_of_range_is_explained(read: Read) -> None:
 def test_keys_rows_refuses_ids(read: Read) -> None:
     """With keys="rows", an id is not a row number."""
     with pytest.raises(
-        InputError, match="x = 'b' is not a row number.*--pair-keys ids"
+        InputError, match=r"x = 'b' is not a row number.*--pair-keys ids"
     ):
         read("x,y\nb,0\n", NAMED, keys="rows")
 

@@ -177,7 +177,7 @@ def test_three_dimensions_are_refused(save: Any, suffix: str) -> None:
 
 def test_nested_lists_are_refused(tmp_path: Path) -> None:
     """A Parquet column of lists of lists is a 3-D array."""
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     from pyarrow import parquet
 
     path = tmp_path / "a.parquet"
@@ -206,7 +206,7 @@ def test_empty_arrays_are_refused(save: Any, suffix: str, shape: Any) -> None:
 
 def test_an_empty_parquet_table_is_refused(tmp_path: Path) -> None:
     """A table without rows is refused."""
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     from pyarrow import parquet
 
     path = tmp_path / "a.parquet"
@@ -250,6 +250,14 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
     path.write_text("x,y\n0,1\n" * 20)
     with pytest.raises(InputError, match=rf"a\{suffix} cannot be read as an? "):
+        open_embeddings(path)
+
+
+def test_a_short_npy_is_refused_at_opening(save: Any) -> None:
+    """A .npy file without its last byte is not opened."""
+    path = save("a.npy", embeddings=np.ones((4, 3)))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"a\.npy cannot be read as a \.npy array"):
         open_embeddings(path)
 
 
@@ -359,7 +367,7 @@ def test_uneven_parquet_rows_are_refused(
     tmp_path: Path, rows: Any, message: str
 ) -> None:
     """Rows of another length are named."""
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     from pyarrow import parquet
 
     path = tmp_path / "a.parquet"

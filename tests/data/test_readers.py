@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchordot_jax.data import EmbeddingSource, open_embeddings
-from anchordot_jax.data.formats import hdf5_files
+from anchordot_jax.data import EmbeddingSource, open_embeddings, source
+from anchordot_jax.data.formats import hdf5_files, parquet_files
 
 SUFFIXES = [".npy", ".npz", ".h5", ".hdf5", ".safetensors", ".parquet"]
 NAMED = [".npz", ".h5", ".safetensors", ".parquet"]
@@ -28,9 +28,9 @@ def test_any_float_type_is_read_as_float32(
 ) -> None:
     """Each stored type comes back as contiguous float32 of the same values."""
     stored = embeddings.astype(dtype)
-    source = open_embeddings(save(f"a{suffix}", embeddings=stored))
-    got = source.read()
-    assert (source.shape, source.dtype) == ((40, 6), dtype)
+    opened = open_embeddings(save(f"a{suffix}", embeddings=stored))
+    got = opened.read()
+    assert (opened.shape, opened.dtype) == ((40, 6), dtype)
     assert got.dtype == np.float32
     assert got.flags.c_contiguous
     np.testing.assert_array_equal(got, stored.astype(np.float32))
@@ -91,9 +91,9 @@ def test_bfloat16_is_widened_exactly(tmp_path: Path) -> None:
     bits = struct.pack("<3H", 0x3F80, 0xC040, 0x7F80)
     path = tmp_path / "b.safetensors"
     path.write_bytes(struct.pack("<Q", len(text)) + text + bits)
-    source = open_embeddings(path)
-    assert source.dtype == "bfloat16"
-    np.testing.assert_array_equal(source.read([2, 0, 1]), [[np.inf], [1.0], [-3.0]])
+    opened = open_embeddings(path)
+    assert opened.dtype == "bfloat16"
+    np.testing.assert_array_equal(opened.read([2, 0, 1]), [[np.inf], [1.0], [-3.0]])
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".h5"])
@@ -108,8 +108,8 @@ def test_other_byte_orders_and_layouts_keep_their_values(
 
 def test_values_beyond_float32_become_infinite(save: Any) -> None:
     """A float64 of 1e300 is read as infinity, without a warning."""
-    source = open_embeddings(save("a.npy", embeddings=np.array([[1e300, 1.0]])))
-    np.testing.assert_array_equal(source.read(), [[np.inf, 1.0]])
+    opened = open_embeddings(save("a.npy", embeddings=np.array([[1e300, 1.0]])))
+    np.testing.assert_array_equal(opened.read(), [[np.inf, 1.0]])
 
 
 @pytest.mark.parametrize("suffix", TEXTUAL)
@@ -169,9 +169,12 @@ def test_what_does_not_fit_is_not_ids(
     assert open_embeddings(save("a.npz", embeddings=embeddings, ids=ids)).ids is None
 
 
-def test_gaps_and_objects_are_not_ids(save: Any, embeddings: np.ndarray) -> None:
-    """A Parquet id column with a gap gives no ids."""
-    ids = [None, *range(39)]
+@pytest.mark.parametrize("rest", [range(39), map(str, range(39))], ids=["int", "text"])
+def test_a_column_with_a_gap_is_not_ids(
+    save: Any, embeddings: np.ndarray, rest: Any
+) -> None:
+    """A Parquet id column with a missing value gives no ids."""
+    ids = [None, *rest]
     assert open_embeddings(save("a.parquet", embeddings=embeddings, id=ids)).ids is None
 
 
@@ -199,26 +202,42 @@ def test_the_default_array_is_embeddings(save: Any, suffix: str) -> None:
 def test_the_only_embedding_array_needs_no_name(save: Any, suffix: str) -> None:
     """Without a name, the one 2-D floating array is taken."""
     path = save(f"a{suffix}", split=np.arange(4), v=np.ones((4, 3)), w=np.ones(4))
-    source = open_embeddings(path)
-    assert source.where == f"{path}::v"
-    assert "::v" not in repr(source.ids)
+    opened = open_embeddings(path)
+    assert opened.where == f"{path}::v"
+    assert "::v" not in repr(opened.ids)
 
 
 def test_fixed_size_lists_are_embeddings(
     tmp_path: Path, embeddings: np.ndarray
 ) -> None:
     """A Parquet column of lists of fixed size is read as one of variable size."""
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     from pyarrow import parquet
 
     path = tmp_path / "a.PARQUET"
     column = pa.FixedSizeListArray.from_arrays(embeddings.ravel(), 6)
     ids = pa.array([f"i{i % 4}" for i in range(40)]).dictionary_encode()
     parquet.write_table(pa.table({"v": column, "id": ids}), path, row_group_size=9)
-    source = open_embeddings(f"{path}::v")
-    np.testing.assert_array_equal(source.read([33, 2]), embeddings[[33, 2]])
-    assert source.ids is not None
-    assert source.ids[6] == "i2"
+    opened = open_embeddings(f"{path}::v")
+    np.testing.assert_array_equal(opened.read([33, 2]), embeddings[[33, 2]])
+    assert opened.ids is not None
+    assert opened.ids[6] == "i2"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_small_pieces_make_the_same_whole(
+    saved: dict[str, Path],
+    embeddings: np.ndarray,
+    suffix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reading in pieces of 3 rows, from batches of 5, gives the same rows."""
+    monkeypatch.setattr(source, "PIECE_BYTES", 3 * 6 * 4)
+    monkeypatch.setattr(parquet_files, "BATCH_ROWS", 5)
+    opened = open_embeddings(saved[suffix])
+    rows = [*range(2, 30), 39, 4]
+    np.testing.assert_array_equal(opened.read(), embeddings)
+    np.testing.assert_array_equal(opened.read(rows), embeddings[rows])
 
 
 def test_a_path_may_hold_two_colons(tmp_path: Path) -> None:
@@ -228,20 +247,20 @@ def test_a_path_may_hold_two_colons(tmp_path: Path) -> None:
     assert open_embeddings(path).shape == (2, 3)
 
 
-def _read_in_child(source: EmbeddingSource) -> float:
+def _read_in_child(opened: EmbeddingSource) -> float:
     """Return the sum over some rows; runs in another process."""
-    return float(source.read([30, 2]).sum())
+    return float(opened.read([30, 2]).sum())
 
 
 def test_two_processes_read_one_file(
     saved: dict[str, Path], embeddings: np.ndarray
 ) -> None:
     """A source sent to other processes reads there, while it is read here."""
-    source = open_embeddings(saved[".h5"])
-    blocks = source.iter_blocks(8)
+    opened = open_embeddings(saved[".h5"])
+    blocks = opened.iter_blocks(8)
     next(blocks)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        sums = pool.map(_read_in_child, [source, source])
+        sums = pool.map(_read_in_child, [opened, opened])
     np.testing.assert_allclose(sums, [embeddings[[30, 2]].sum()] * 2, rtol=1e-6)
     assert next(blocks)[0] == 8
 
@@ -261,10 +280,10 @@ def test_few_rows_take_little_memory(tmp_path: Path, suffix: str) -> None:
 
         save_file({"e": array}, path)
     del array
-    source = open_embeddings(path)
+    opened = open_embeddings(path)
     tracemalloc.start()
     try:
-        source.read(range(0, 20_000, 1000))
+        opened.read(range(0, 20_000, 1000))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -275,8 +294,9 @@ def test_parquet_reads_only_touched_row_groups(
     saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows 1 and 35 of row groups of 16 decode the first and the third group only."""
-    parquet = pytest.importorskip("pyarrow.parquet")
-    source = open_embeddings(saved[".parquet"])
+    from pyarrow import parquet
+
+    opened = open_embeddings(saved[".parquet"])
     seen: list[Any] = []
     plain = parquet.ParquetFile.iter_batches
 
@@ -285,7 +305,7 @@ def test_parquet_reads_only_touched_row_groups(
         return plain(self, *args, **kwargs)
 
     monkeypatch.setattr(parquet.ParquetFile, "iter_batches", spy)
-    source.read([35, 1])
+    opened.read([35, 1])
     assert [groups for groups in seen if groups is not None] == [[0], [2]]
 
 
@@ -347,7 +367,7 @@ def test_real_files_open(real_data: Path) -> None:
 @pytest.mark.parametrize(("name", "d"), [("molecule", 512), ("text", 384)])
 def test_real_molecules_are_unit_norm(real_data: Path, name: str, d: int) -> None:
     """chebi20's rows have norm 1 up to float16."""
-    source = open_embeddings(f"{real_data / 'chebi20.h5'}::{name}")
-    assert source.shape == (5801, d)
-    norms = np.linalg.norm(source.read(slice(0, 5801, 100)), axis=1)
+    opened = open_embeddings(f"{real_data / 'chebi20.h5'}::{name}")
+    assert opened.shape == (5801, d)
+    norms = np.linalg.norm(opened.read(slice(0, 5801, 100)), axis=1)
     np.testing.assert_allclose(norms, 1, atol=2e-3)

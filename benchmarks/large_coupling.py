@@ -1,0 +1,105 @@
+"""Time and memory of one streamed coupling of large pools.
+
+Command (about 4 minutes on 2 CPU cores):
+
+    python benchmarks/large_coupling.py --n 50000 --m 50000
+
+Synthetic embeddings: a shared latent space seen through two random maps with noise. The
+cost is never stored. Printed beside the time is the floor of its own arithmetic:
+4 n m r floating-point operations an iteration at this machine's measured rate of a
+matrix product of the tile's shape.
+"""
+
+import dataclasses
+import resource
+import time
+
+import jax
+import jax.numpy as jnp
+import tyro
+
+from anchordot_jax import (
+    CouplingConfig,
+    coordinate_maps,
+    coordinates,
+    fit_basis,
+    solve_coupling,
+)
+from anchordot_jax.geometry import sampled_median_cost, tile_rows
+
+GIGA = 1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Args:
+    """What to solve."""
+
+    n: int = 50_000
+    m: int = 50_000
+    dim: int = 384
+    """Dimension of both sides' embeddings."""
+    anchors: int = 100
+    eta: float = 0.02
+    max_iterations: int = 1000
+    seed: int = 0
+
+
+def embeddings(args: Args) -> tuple[jax.Array, ...]:
+    """Return anchors and pools of both sides."""
+    keys = jax.random.split(jax.random.key(args.seed), 6)
+    latent = args.dim // 4
+    maps = [jax.random.normal(key, (latent, args.dim)) for key in keys[:2]]
+
+    def draw(key: jax.Array, rows: int) -> jax.Array:
+        return jax.random.normal(key, (rows, latent))
+
+    shared = draw(keys[2], args.anchors)
+    noise = 0.5 * jax.random.normal(keys[3], (args.anchors, latent))
+    anchors = shared @ maps[0], (shared + noise) @ maps[1]
+    return *anchors, draw(keys[4], args.n) @ maps[0], draw(keys[5], args.m) @ maps[1]
+
+
+def matmul_rate(rows: int, columns: int, inner: int) -> float:
+    """Return this machine's float32 operations a second for one tile's product."""
+    a = jnp.ones((rows, inner))
+    b = jnp.ones((inner, columns))
+    product = jax.jit(lambda a, b: jnp.max(a @ b))
+    product(a, b).block_until_ready()
+    start, repeats = time.perf_counter(), 10
+    for _ in range(repeats):
+        product(a, b).block_until_ready()
+    return repeats * 2 * rows * columns * inner / (time.perf_counter() - start)
+
+
+def main(args: Args) -> None:
+    """Solve and print."""
+    anchors_x, anchors_y, pool_x, pool_y = embeddings(args)
+    maps = coordinate_maps(fit_basis(anchors_x), fit_basis(anchors_y), 0.75)
+    x, y = coordinates(pool_x, pool_y, maps)
+    del pool_x, pool_y
+    epsilon = args.eta * sampled_median_cost(x, y, key=jax.random.key(1))
+    config = CouplingConfig(cost_memory=0, max_iterations=args.max_iterations)
+    start = time.perf_counter()
+    solved = solve_coupling(x, y, epsilon, config=config)
+    solved.f.block_until_ready()
+    seconds = time.perf_counter() - start
+    iterations = int(solved.n_iterations)
+    flops = 4 * args.n * args.m * x.shape[1]
+    rate = matmul_rate(tile_rows(args.m), args.m, x.shape[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"pools {args.n} x {args.m}, r = {x.shape[1]}, {jax.devices()[0]}")
+    print(
+        f"{iterations} iterations, marginal error {float(solved.marginal_error):.1e}, "
+        f"converged {bool(solved.converged)}"
+    )
+    print(f"{seconds:.1f} s in all with compilation, {seconds / iterations:.2f} s each")
+    print(
+        f"floor of the arithmetic: {flops / rate:.2f} s an iteration "
+        f"({flops / GIGA:.0f} GFLOP at {rate / GIGA:.0f} GFLOP/s)"
+    )
+    print(f"peak memory of the process: {peak / GIGA:.2f} GB")
+    print(f"a stored cost would take {4 * args.n * args.m / GIGA:.1f} GB")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

@@ -1,0 +1,264 @@
+"""Configs: defaults, every refused range, dictionaries, digests."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from anchordot_jax.config import (
+    Config,
+    CouplingConfig,
+    DistillationConfig,
+    SelectionConfig,
+    check_eta,
+    check_gamma,
+)
+from anchordot_jax.errors import InputError
+
+# One other valid value of every field.
+OTHER = {
+    Config: {"gamma": 0.5, "eta": 0.03, "center": True, "seed": 7},
+    CouplingConfig: {
+        "tolerance": 1e-3,
+        "max_iterations": 50,
+        "overrelaxation": 1.2,
+        "check_every": 5,
+        "cost_memory": 0,
+    },
+    DistillationConfig: {
+        "dim": 64,
+        "epochs": 3,
+        "chunk_size": 100,
+        "learning_rate": 1e-2,
+        "weight_decay": 0.0,
+        "warmup_steps": 0,
+        "schedule": "cosine",
+        "temperature": 0.1,
+        "max_logit_scale": 50.0,
+        "redraw_chunks": False,
+    },
+    SelectionConfig: {
+        "gammas": (0.5,),
+        "etas": (0.02, 0.04),
+        "heldout": 0.2,
+        "min_heldout": 5,
+        "pool_limit": None,
+    },
+}
+PARTS = {
+    "coupling": CouplingConfig,
+    "distillation": DistillationConfig,
+    "selection": SelectionConfig,
+}
+
+
+def all_other():
+    """Return a config in which no field has its default."""
+    parts = {name: cls(**OTHER[cls]) for name, cls in PARTS.items()}
+    return Config(**OTHER[Config], **parts)
+
+
+def one_other():
+    """Yield the name of each field and a config that differs in it alone."""
+    for name, value in OTHER[Config].items():
+        yield name, Config(**{name: value})
+    for part, cls in PARTS.items():
+        for name, value in OTHER[cls].items():
+            yield f"{part}.{name}", Config(**{part: cls(**{name: value})})
+
+
+def test_defaults_are_the_published_settings():
+    """Appendix B's values, and auto where the method chooses."""
+    config = Config()
+    assert (config.gamma, config.eta, config.center, config.seed) == (
+        "auto",
+        "auto",
+        False,
+        0,
+    )
+    assert config.coupling.tolerance == 1e-4
+    assert config.coupling.max_iterations == 1000
+    assert config.distillation == DistillationConfig(
+        dim=1024,
+        epochs=200,
+        chunk_size=2000,
+        learning_rate=1e-3,
+        weight_decay=1e-2,
+        warmup_steps=200,
+        schedule="constant",
+        temperature=0.07,
+        max_logit_scale=100.0,
+        redraw_chunks=True,
+    )
+    assert config.selection.gammas == (0, 0.25, 0.5, 0.75, 1)
+    assert config.selection.etas == (0.005, 0.01, 0.02, 0.05, 0.1)
+    assert config.selection.heldout == 0.1
+
+
+@pytest.mark.parametrize("cls", OTHER)
+def test_every_field_is_covered(cls):
+    """The table of other values names every field, and no default."""
+    fields = {field.name for field in dataclasses.fields(cls)}
+    assert set(OTHER[cls]) == fields - set(PARTS)
+    default = cls()
+    for name, value in OTHER[cls].items():
+        assert getattr(default, name) != value
+
+
+@pytest.mark.parametrize("cls", OTHER)
+def test_configs_are_frozen_and_hashable(cls):
+    """A config cannot be changed, and equal ones are one static argument."""
+    config = cls(**OTHER[cls])
+    assert hash(config) == hash(cls(**OTHER[cls]))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(config, next(iter(OTHER[cls])), None)
+    with pytest.raises(TypeError):
+        cls(1)
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "value", "message"),
+    [
+        (CouplingConfig, "tolerance", 0.0, "between 0 and 2, got 0.0"),
+        (CouplingConfig, "tolerance", 2, "between 0 and 2, got 2"),
+        (CouplingConfig, "tolerance", NAN, "between 0 and 2, got nan"),
+        (CouplingConfig, "tolerance", "1", "between 0 and 2, got '1'"),
+        (CouplingConfig, "max_iterations", 0, "a whole number >= 1, got 0"),
+        (CouplingConfig, "max_iterations", 10.0, "a whole number >= 1, got 10.0"),
+        (CouplingConfig, "max_iterations", True, "a whole number >= 1, got True"),
+        (CouplingConfig, "check_every", 0, "a whole number >= 1, got 0"),
+        (CouplingConfig, "overrelaxation", 0.9, r"in \[1, 2\), got 0.9"),
+        (CouplingConfig, "overrelaxation", 2.0, r"in \[1, 2\), got 2.0"),
+        (CouplingConfig, "cost_memory", -1, "a whole number >= 0, got -1"),
+        (DistillationConfig, "dim", 0, "a whole number >= 1, got 0"),
+        (DistillationConfig, "epochs", 0, "a whole number >= 1, got 0"),
+        (DistillationConfig, "chunk_size", 1, "a whole number >= 2, got 1"),
+        (DistillationConfig, "warmup_steps", -1, "a whole number >= 0, got -1"),
+        (DistillationConfig, "learning_rate", 0, "> 0, got 0"),
+        (DistillationConfig, "learning_rate", INF, "> 0, got inf"),
+        (DistillationConfig, "temperature", -0.1, "> 0, got -0.1"),
+        (DistillationConfig, "weight_decay", -1e-3, ">= 0, got -0.001"),
+        (DistillationConfig, "weight_decay", None, ">= 0, got None"),
+        (DistillationConfig, "schedule", "linear", "'constant' or 'cosine', got 'lin"),
+        (DistillationConfig, "max_logit_scale", 14, r">= 1/temperature = 14\.29, got"),
+        (SelectionConfig, "gammas", (), r"not empty, got \(\)"),
+        (SelectionConfig, "gammas", (0.5, 2.1), r"in \[0, 2\], got 2.1"),
+        (SelectionConfig, "gammas", ("auto",), r"in \[0, 2\], got 'auto'"),
+        (SelectionConfig, "etas", (), r"not empty, got \(\)"),
+        (SelectionConfig, "etas", (0.0,), r"in \[0.0001, 10\] .* got 0.0"),
+        (SelectionConfig, "heldout", 0.0, r"in \(0, 0.5\], got 0.0"),
+        (SelectionConfig, "heldout", 0.6, r"in \(0, 0.5\], got 0.6"),
+        (SelectionConfig, "min_heldout", 0, "a whole number >= 1, got 0"),
+        (SelectionConfig, "pool_limit", 0, "a whole number >= 1, got 0"),
+        (Config, "gamma", -0.1, r"in \[0, 2\], got -0.1"),
+        (Config, "gamma", "Auto", r"in \[0, 2\], got 'Auto'"),
+        (Config, "gamma", True, r"in \[0, 2\], got True"),
+        (Config, "eta", 1e-5, r"in \[0.0001, 10\] \(0.02 is usual\), got 1e-05"),
+        (Config, "eta", NAN, r"in \[0.0001, 10\] .* got nan"),
+        (Config, "seed", -1, "a whole number >= 0, got -1"),
+        (Config, "seed", 2**32, r"below 2\*\*32, got 4294967296"),
+    ],
+)
+def test_refused_values(cls, name, value, message):
+    """A value out of range names its field, what is expected, and what came."""
+    part = {cls: f"{part}\\." for part, cls in PARTS.items()}.get(cls, "")
+    with pytest.raises(InputError, match=f"^{part}{name} must be .*{message}"):
+        cls(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "values"),
+    [
+        (CouplingConfig, "overrelaxation", (1, 1.999)),
+        (CouplingConfig, "cost_memory", (0, None)),
+        (SelectionConfig, "heldout", (1e-6, 0.5)),
+        (Config, "gamma", (0, 2, "auto")),
+        (Config, "eta", (1e-4, 10, "auto")),
+        (Config, "seed", (0, 2**32 - 1)),
+    ],
+)
+def test_ends_of_ranges_are_accepted(cls, name, values):
+    """The ends that the messages include are accepted."""
+    for value in values:
+        assert getattr(cls(**{name: value}), name) == value
+
+
+def test_checks_name_the_argument():
+    """The checks of gamma and eta carry the name that their caller gives."""
+    with pytest.raises(InputError, match=r"^--gamma must be a number"):
+        check_gamma(3, "--gamma")
+    with pytest.raises(InputError, match=r"^--eta must be a number"):
+        check_eta(None, "--eta")
+    assert issubclass(InputError, ValueError)
+
+
+@pytest.mark.parametrize("config", [Config(), all_other()], ids=["default", "other"])
+def test_dictionary_round_trip(config):
+    """from_dict undoes to_dict, through JSON text too."""
+    values = config.to_dict()
+    assert Config.from_dict(values) == config
+    assert Config.from_dict(json.loads(json.dumps(values))) == config
+    assert Config.from_dict(values).digest() == config.digest()
+
+
+def test_missing_fields_take_their_default():
+    """A dictionary may be partial, at both levels."""
+    assert Config.from_dict({}) == Config()
+    found = Config.from_dict({"gamma": 0.5, "coupling": {"max_iterations": 7}})
+    assert found == Config(gamma=0.5, coupling=CouplingConfig(max_iterations=7))
+
+
+def test_from_dict_leaves_its_argument():
+    """The dictionary that was given stays as it was."""
+    values = {"selection": {"gammas": [0.5]}}
+    assert Config.from_dict(values).selection.gammas == (0.5,)
+    assert values == {"selection": {"gammas": [0.5]}}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"gama": 1}, "^Unknown setting gama; known are: center, coupling, distil"),
+        (
+            {"coupling": {"omega": 1}},
+            r"^Unknown setting coupling\.omega; known are: check_every, cost_memory",
+        ),
+        ({"distillation": {"dim": 0}}, r"^distillation\.dim must be a whole number"),
+        ({"eta": "small"}, "^eta must be a number"),
+        ({"coupling": 3}, "coupling"),
+        ({"distillation": None}, "distillation"),
+        ({"selection": {"gammas": 0.5}}, r"selection\.gammas"),
+    ],
+)
+def test_bad_dictionaries(values, message):
+    """Unknown keys and bad values are refused by their full name."""
+    with pytest.raises(InputError, match=message):
+        Config.from_dict(values)
+
+
+def test_digest_changes_with_every_field():
+    """16 hexadecimal digits, the same for equal configs, others for any change."""
+    digests = {"": Config().digest()}
+    digests |= {name: config.digest() for name, config in one_other()}
+    assert len(digests) == 25
+    assert len(set(digests.values())) == len(digests)
+    assert Config().digest() == digests[""]
+    for digest in digests.values():
+        assert len(digest) == 16
+        int(digest, 16)
+
+
+def test_config_needs_the_standard_library_only():
+    """Importing the settings loads neither NumPy nor JAX."""
+    code = (
+        "import sys, anchordot_jax.config; "
+        "sys.exit(int(any(m in sys.modules for m in ('jax', 'numpy', 'ott'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == 0
