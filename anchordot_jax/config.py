@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import numbers
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
@@ -22,15 +23,18 @@ def _check(condition: bool, name: str, expected: str, got: object) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    return math.isfinite(value)
+
+
+def _set(config: object, name: str, value: object) -> None:
+    """Give a field its plain Python value: equal settings then have equal digests."""
+    object.__setattr__(config, name, value)
 
 
 def _check_count(name: str, value: object, least: int) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     _check(whole and value >= least, name, f"a whole number >= {least}", value)  # type: ignore[operator]
 
 
@@ -128,10 +132,11 @@ class SelectionConfig:
         """Check the ranges."""
         for name, check in (("gammas", check_gamma), ("etas", check_eta)):
             values = getattr(self, name)
-            ok = isinstance(values, tuple) and len(values) > 0
-            _check(ok, f"selection.{name}", "a tuple of numbers, not empty", values)
+            ok = isinstance(values, tuple | list) and len(values) > 0
+            _check(ok, f"selection.{name}", "several numbers, not empty", values)
             for value in values:
                 check(value, f"selection.{name}")
+            _set(self, name, tuple(float(value) for value in values))
         ok = _is_number(self.heldout) and 0 < self.heldout <= 0.5
         _check(ok, "selection.heldout", "in (0, 0.5]", self.heldout)
         _check_count("selection.min_heldout", self.min_heldout, 1)
@@ -149,6 +154,13 @@ def check_eta(value: object, name: str = "eta") -> None:
     """Raise InputError unless the value is a number in [1e-4, 10]."""
     ok = _is_number(value) and 1e-4 <= value <= 10  # type: ignore[operator]
     _check(ok, name, "a number in [0.0001, 10] (0.02 is usual)", value)
+
+
+PARTS = {
+    "coupling": CouplingConfig,
+    "distillation": DistillationConfig,
+    "selection": SelectionConfig,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -176,11 +188,17 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if self.gamma != "auto":
-            check_gamma(self.gamma)
-        if self.eta != "auto":
-            check_eta(self.eta)
+        for name, check in (("gamma", check_gamma), ("eta", check_eta)):
+            value = getattr(self, name)
+            if not isinstance(value, str) or value != "auto":
+                check(value)
+                _set(self, name, float(value))
+        _check(isinstance(self.center, bool), "center", "True or False", self.center)
+        for name, part in PARTS.items():
+            value = getattr(self, name)
+            _check(isinstance(value, part), name, f"a {part.__name__}", value)
         _check_count("seed", self.seed, 0)
+        _set(self, "seed", int(self.seed))
         _check(self.seed < 2**32, "seed", "below 2**32", self.seed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -194,13 +212,8 @@ class Config:
         Raises:
             InputError: a field that no config has, or a value out of range.
         """
-        parts = {
-            "coupling": CouplingConfig,
-            "distillation": DistillationConfig,
-            "selection": SelectionConfig,
-        }
         values = dict(values)
-        for name, part in parts.items():
+        for name, part in PARTS.items():
             if name in values:
                 values[name] = _from_dict(part, values[name], f"{name}.")
         return _from_dict(cls, values, "")

@@ -24,6 +24,10 @@ Progress = Callable[[int, float], None]
 
 CPU_COST_MEMORY = 1 << 30
 
+# Over-relaxation ends when the error grows by more than this from check to check; a
+# smaller rise is float32 noise.
+GROWTH = 1.05
+
 
 class Coupling(NamedTuple):
     """Dual solution of the transport problem, with the evidence that it is one."""
@@ -161,7 +165,7 @@ def _solve(
         return _Loop(
             f=jnp.where(finite, out.f, loop.f),
             g=jnp.where(finite, out.g, loop.g),
-            omega=jnp.where(error < loop.error, loop.omega, 1.0),
+            omega=jnp.where(error < GROWTH * loop.error, loop.omega, 1.0),
             error=jnp.where(finite, error, loop.error),
             checks=loop.checks + 1,
             diverged=~finite & (loop.omega == 1.0),

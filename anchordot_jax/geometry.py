@@ -16,9 +16,9 @@ from anchordot_jax.arrays import AnyArray
 
 HIGHEST = jax.lax.Precision.HIGHEST
 
-# Entries of the cost that the median is taken over: 64 random blocks of 128 x 128.
-MEDIAN_BLOCKS = 64
-MEDIAN_BLOCK = 128
+# Entries of the cost that the median is taken over: 256 random blocks of 64 x 64.
+MEDIAN_BLOCKS = 256
+MEDIAN_BLOCK = 64
 
 # A sum of exponentials outside this range is computed again around its maximum.
 SAFE_SUM = (1e-20, 1e30)
@@ -89,7 +89,6 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
             return self._stream(h, eps, axis, vec)
         if self._cost is None:
             return self._stream(h, eps, axis, None)
-        own = jnp.where(jnp.isfinite(own), own, 0.0)
         return _read_cost(self._cost, h, own, eps, axis), None
 
     def _stream(
@@ -150,9 +149,12 @@ def _read_cost(cost: Array, h: Array, own: Array, eps: Array, axis: int) -> Arra
     def around_potential(sums: Array) -> Array:
         return eps * jnp.log(sums) - own
 
+    # A row of no weight has no potential, and its sum is never used.
+    known = jnp.isfinite(own)
+    own = jnp.where(known, own, 0.0)
     sums = total(own)
     low, high = SAFE_SUM
-    safe = jnp.all((sums > low) & (sums < high))
+    safe = jnp.all((sums > low) & (sums < high) | ~known)
     result: Array = jax.lax.cond(safe, around_potential, around_maximum, sums)
     return result
 
@@ -174,8 +176,8 @@ def sampled_median_cost(
 ) -> Float[Array, ""]:
     """Return the median of C, over all entries or a sample of 2^20 of them.
 
-    Pools of at most 2^20 entries are taken whole. Larger ones are sampled by 64
-    random blocks of 128 rows and 128 columns: one small matrix product each.
+    Pools of at most 2^20 entries are taken whole. Larger ones are sampled by 256
+    random blocks of 64 rows and 64 columns: one small matrix product each.
     """
     n, m = len(x), len(y)
     if n * m <= MEDIAN_BLOCKS * MEDIAN_BLOCK**2:

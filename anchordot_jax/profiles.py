@@ -151,7 +151,7 @@ def _rescaled(basis: AnchorBasis, gamma: float) -> Float[Array, "d k"]:
 def _prepare(
     x: Float[AnyArray, "n d"], mean: Float[Array, " d"]
 ) -> Float[Array, "n d"]:
-    return normalize(normalize(x) - mean[None, :])
+    return normalize(normalize(jnp.asarray(x, jnp.float32)) - mean[None, :])
 
 
 def _matmul(x: Float[Array, "a b"], y: Float[Array, "b c"]) -> Float[Array, "a c"]:

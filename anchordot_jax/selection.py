@@ -93,7 +93,7 @@ def select(
     gammas = config.selection.gammas if config.gamma == "auto" else (config.gamma,)
     etas = config.selection.etas if config.eta == "auto" else (config.eta,)
     if len(gammas) == 1 and len(etas) == 1:
-        return Selection(gammas[0], etas[0], (), 0, "Both were given.")
+        return Selection(gammas[0], etas[0], (), 0, "Nothing was left to choose.")
     if len(anchors_x) < MIN_ANCHORS:
         gamma = DEFAULT_GAMMA if config.gamma == "auto" else config.gamma
         eta = DEFAULT_ETA if config.eta == "auto" else config.eta
@@ -194,7 +194,8 @@ def _ranks_of_last(
     """Return the rank of column m - h + k in row k; ties count half."""
     h, m = scores.shape
     own = jnp.diagonal(scores[:, m - h :])[:, None]
-    above = jnp.sum(scores > own, axis=1)
+    # Written so that a NaN, which compares with nothing, ranks last and never wins.
+    above = jnp.sum(~(scores <= own), axis=1)
     equal = jnp.sum(scores == own, axis=1) - 1
     return 1 + above + equal / 2
 

@@ -145,7 +145,7 @@ def test_nothing_to_choose():
     config = Config(gamma=0.3, eta=0.04)
     found = select(*problem(), config, key=jax.random.key(3))
     assert found[:4] == (0.3, 0.04, (), 0)
-    assert found.reason == "Both were given."
+    assert found.reason == "Nothing was left to choose."
 
 
 @pytest.mark.parametrize(

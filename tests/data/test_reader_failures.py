@@ -276,6 +276,8 @@ def test_a_truncated_file_is_refused(
     assert "\n" not in str(caught.value)
 
 
+# NumPy warns of some type codes that a damaged header may turn into.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 @settings(deadline=None, max_examples=25)
 @given(
     suffix=st.sampled_from([".npy", ".npz", ".safetensors"]),
