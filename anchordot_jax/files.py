@@ -65,10 +65,12 @@ def _parents(path: Path) -> Iterator[None]:
         raise
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a mapping as indented JSON, atomically."""
+def write_json(
+    path: Path, values: Mapping[str, Any], *, indent: int | None = 2
+) -> None:
+    """Write a mapping as JSON, atomically."""
     with replacing(path) as temporary:
-        text = json.dumps(values, indent=2, allow_nan=False) + "\n"
+        text = json.dumps(values, indent=indent, allow_nan=False) + "\n"
         temporary.write_text(text, encoding="utf-8")
 
 

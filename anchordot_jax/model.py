@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from anchordot_jax import evaluation, matching
+from anchordot_jax import dotted, evaluation, matching
 from anchordot_jax.data import EmbeddingSource, validation
 from anchordot_jax.errors import InputError
 from anchordot_jax.fit_inputs import as_float32
@@ -167,7 +167,7 @@ class AlignedModel:
         Raises:
             InputError: the place cannot be written to or holds something else.
         """
-        tensors = {k: np.asarray(v) for k, v in _flatten(self.params).items()}
+        tensors = {k: np.asarray(v) for k, v in dotted.flatten(self.params).items()}
         text = card.model_card(self.info, self.metrics)
         model_folder.write_model(
             Path(folder), tensors, self.info, {"results": dict(self.metrics)}, text
@@ -189,7 +189,7 @@ class AlignedModel:
             )
         contents = model_folder.read_model(folder)
         _check_tensors(contents.tensors, folder)
-        params = _unflatten(contents.tensors)
+        params = dotted.unflatten(contents.tensors)
         info = {k: v for k, v in contents.config.items() if k != "schema"}
         return cls(
             params=params, info=info, metrics=contents.metrics.get("results", {})
@@ -244,27 +244,6 @@ def _next_power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _flatten(params: Params, prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in params.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
-
-
-def _unflatten(flat: Mapping[str, np.ndarray]) -> Params:
-    params: Params = {}
-    for name, value in flat.items():
-        *path, leaf = name.split(".")
-        inner = params
-        for part in path:
-            inner = inner.setdefault(part, {})
-        inner[leaf] = value
-    return params
-
-
 def _check_tensors(tensors: Mapping[str, np.ndarray], folder: Path) -> None:
     """Raise InputError unless the tensors are the parameters of two students."""
     shapes = {k: v.shape for k, v in tensors.items()}
@@ -277,7 +256,7 @@ def _check_tensors(tensors: Mapping[str, np.ndarray], folder: Path) -> None:
             ),
             jax.random.key(0),
         )
-        expected = {k: v.shape for k, v in _flatten(sample).items()}
+        expected = {k: v.shape for k, v in dotted.flatten(sample).items()}
     if not expected or shapes != expected:
         odd = sorted({k for k, _ in shapes.items() ^ expected.items()}) or ["kernels"]
         raise InputError(

@@ -48,6 +48,32 @@ def refuse(*arguments: Any, **options: Any) -> Any:
     raise AssertionError("this stage was to be taken from the run folder")
 
 
+class Notes(Silent):
+    """A listener that notes everything it is told."""
+
+    def __init__(self) -> None:
+        self.selected: list[tuple[int, int]] = []
+        self.errors: list[tuple[int, float]] = []
+        self.trained: list[tuple[int, int, int]] = []
+        self.metrics: list[dict[str, float]] = []
+        self.warnings: list[str] = []
+
+    def selecting(self, done: int, total: int) -> None:
+        """Note the candidates solved."""
+        self.selected.append((done, total))
+
+    def training(
+        self, epoch: int, epochs: int, items: int, metrics: dict[str, float]
+    ) -> None:
+        """Note the epoch."""
+        self.trained.append((epoch, epochs, items))
+        self.metrics.append(metrics)
+
+    def warn(self, message: str) -> None:
+        """Note the warning."""
+        self.warnings.append(message)
+
+
 def recalls(model: AlignedModel, given: Problem, pairs: np.ndarray) -> np.ndarray:
     """Return both directions' recall at 1."""
     metrics = model.evaluate(given.x, given.y, pairs)
@@ -220,11 +246,12 @@ def test_an_item_of_weight_zero_is_allowed() -> None:
 
 
 def test_settings_given_are_not_searched() -> None:
-    """With gamma and eta given, both are taken as they are."""
-    result = AnchorDOT(dataclasses.replace(CONFIG, gamma=0.5, eta=0.05))
-    model = result.fit(GIVEN.x, GIVEN.y, GIVEN.pairs, test_pairs=GIVEN.test_pairs)
+    """With gamma and eta given, both are taken as they are, and nothing is tried."""
+    notes = Notes()
+    model = fit(GIVEN, dataclasses.replace(CONFIG, gamma=0.5, eta=0.05), listener=notes)
     assert (model.info["gamma"], model.info["eta"]) == (0.5, 0.05)
-    assert model.info["choice"] == "Both were given."
+    assert notes.selected == []
+    assert len(notes.trained) == EPOCHS
 
 
 @pytest.mark.parametrize(
@@ -256,32 +283,6 @@ def test_what_cannot_be_fitted(
     with pytest.raises(InputError, match=message):
         AnchorDOT(CONFIG).fit(**options, run=tmp_path / "run")
     assert tree(tmp_path) == {}
-
-
-class Notes(Silent):
-    """A listener that notes everything it is told."""
-
-    def __init__(self) -> None:
-        self.selected: list[tuple[int, int]] = []
-        self.errors: list[tuple[int, float]] = []
-        self.trained: list[tuple[int, int, int]] = []
-        self.metrics: list[dict[str, float]] = []
-        self.warnings: list[str] = []
-
-    def selecting(self, done: int, total: int) -> None:
-        """Note the candidates solved."""
-        self.selected.append((done, total))
-
-    def training(
-        self, epoch: int, epochs: int, items: int, metrics: dict[str, float]
-    ) -> None:
-        """Note the epoch."""
-        self.trained.append((epoch, epochs, items))
-        self.metrics.append(metrics)
-
-    def warn(self, message: str) -> None:
-        """Note the warning."""
-        self.warnings.append(message)
 
 
 class Outsider:

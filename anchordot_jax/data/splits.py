@@ -6,13 +6,13 @@ seen in fitting is scored and no pool row's true partner is known.
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anchordot_jax import files
 from anchordot_jax.data.pairs import check_enough_pairs
 from anchordot_jax.errors import InputError
 
@@ -142,24 +142,14 @@ def split_digest(split: Split) -> str:
 
 
 def write_split(split: Split, path: str | Path, *, seed: int) -> None:
-    """Return None once the split is at `path` as JSON, whole or not at all."""
-    target = Path(path)
+    """Write the split as JSON, whole or not at all."""
     record = {
         "schema": SCHEMA,
         "seed": seed,
         "digest": split_digest(split),
         **{name: rows.tolist() for name, rows in split._asdict().items()},
     }
-    # In the same folder, since replacing is atomic only within a file system.
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            json.dump(record, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    files.write_json(Path(path), record, indent=None)
 
 
 def read_split(path: str | Path) -> Split:

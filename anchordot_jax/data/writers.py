@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -60,10 +61,7 @@ def _write_npy(
     ids: Ids,
 ) -> None:
     out = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-    start = 0
-    for block in blocks:
-        out[start : start + len(block)] = block
-        start += len(block)
+    _fill(out, blocks)
     out.flush()
 
 
@@ -76,10 +74,7 @@ def _write_hdf5(
 ) -> None:
     with h5py.File(path, "w") as file:
         out = file.create_dataset("embeddings", shape=shape, dtype=dtype)
-        start = 0
-        for block in blocks:
-            out[start : start + len(block)] = block
-            start += len(block)
+        _fill(out, blocks)
         if ids is not None:
             text = not np.issubdtype(ids.dtype, np.integer)
             file["ids"] = ids.astype(h5py.string_dtype()) if text else ids
@@ -96,3 +91,10 @@ def _write_safetensors(
     if ids is not None and np.issubdtype(ids.dtype, np.integer):
         tensors["ids"] = ids
     safetensors.numpy.save_file(tensors, path)
+
+
+def _fill(out: Any, blocks: Iterable[NDArray[np.floating]]) -> None:
+    start = 0
+    for block in blocks:
+        out[start : start + len(block)] = block
+        start += len(block)

@@ -20,7 +20,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from anchordot_jax import files
+from anchordot_jax import dotted, files
 from anchordot_jax.coupling import Coupling
 from anchordot_jax.distillation import TrainState
 from anchordot_jax.errors import InputError
@@ -195,7 +195,7 @@ class RunFolder:
     def _check_same(
         self, stored: Mapping[str, Any], identity: Mapping[str, Any]
     ) -> None:
-        before, now = _flatten(stored), _flatten(identity)
+        before, now = dotted.flatten(stored), dotted.flatten(identity)
         before.pop("schema")
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
@@ -249,13 +249,3 @@ def package_version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat

@@ -174,11 +174,12 @@ def test_a_failed_write_keeps_the_old_file(
     path = tmp_path / "splits.json"
     write_split(SPLIT, path, seed=0)
 
-    def fail(record: Any, stream: Any) -> None:
-        stream.write('{"schema": 1, ')
+    def fail(self: Path, text: str, **_: Any) -> None:
+        with self.open("w") as stream:
+            stream.write(text[:20])
         raise OSError("disk full")
 
-    monkeypatch.setattr(json, "dump", fail)
+    monkeypatch.setattr(Path, "write_text", fail)
     with pytest.raises(OSError, match="disk full"):
         write_split(SPLIT._replace(pool_x=np.array([1])), path, seed=0)
     np.testing.assert_array_equal(read_split(path).pool_x, SPLIT.pool_x)
