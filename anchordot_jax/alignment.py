@@ -205,6 +205,11 @@ def _select(
     run: RunFolder | None,
     listener: Listener,
 ) -> selection.Selection:
+    def report(done: int, total: int) -> None:
+        listener.selecting(done, total)
+        if listener.should_stop():
+            raise Interrupted("Stopped while choosing gamma and eta.")
+
     chosen = run.load_selection() if run is not None else None
     if chosen is None:
         chosen = selection.select(
@@ -214,7 +219,7 @@ def _select(
             pool_y,
             config,
             key=keys.selection,
-            progress=listener.selecting,
+            progress=report,
         )
         if run is not None:
             run.save_selection(chosen)

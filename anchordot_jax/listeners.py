@@ -22,7 +22,7 @@ class Listener(Protocol):
         """Something a user should know."""
 
     def should_stop(self) -> bool:
-        """Return whether to store the state and stop after this epoch."""
+        """Return whether to stop, with the state stored."""
 
 
 class Silent:

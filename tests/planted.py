@@ -134,7 +134,7 @@ class StopAfter(Silent):
 
     def should_stop(self) -> bool:
         """Return whether the epoch has come."""
-        return self.epochs[-1] == self.stop
+        return self.epochs[-1:] == [self.stop]
 
 
 def tree(folder: Path) -> dict[str, str]:

@@ -519,3 +519,21 @@ def test_a_finished_run_that_lacks_a_stage_is_refused(
     (run / name).unlink()
     with pytest.raises(InputError, match=r"has a model but lacks selection\.json or"):
         fit(GIVEN, run=run)
+
+
+class Impatient(Notes):
+    """A listener that asks to stop after the second candidate."""
+
+    def should_stop(self) -> bool:
+        """Return whether two candidates are solved."""
+        return len(self.selected) >= 2
+
+
+def test_a_fit_can_stop_during_the_selection(tmp_path: Path) -> None:
+    """It stops after the candidate at hand; the same fit again gives the same model."""
+    impatient = Impatient()
+    with pytest.raises(Interrupted, match=r"^Stopped while choosing gamma and eta\.$"):
+        fit(GIVEN, run=tmp_path / "run", listener=impatient)
+    assert len(impatient.selected) == 2
+    assert not (tmp_path / "run" / "selection.json").exists()
+    assert same_model(fit(GIVEN, run=tmp_path / "run"), fitted())

@@ -19,7 +19,8 @@ class TerminalListener:
     """Shows a fit's stages on stderr, and turns Ctrl-C into an orderly stop.
 
     The bars appear only where stderr is a terminal. The first SIGINT or SIGTERM asks
-    the fit to store its state after the current epoch; a second one ends it at once.
+    the fit to stop where it can be resumed (after a candidate of the selection, or with
+    its state stored after an epoch); a second one ends it at once.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -103,6 +104,6 @@ class TerminalListener:
             raise KeyboardInterrupt
         self._stop = True
         print(
-            "anchordot: stopping after this epoch; once more to stop at once.",
+            "anchordot: stopping where it can be resumed; once more to stop at once.",
             file=sys.stderr,
         )

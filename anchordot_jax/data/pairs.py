@@ -234,7 +234,7 @@ def _by_id(
         raise InputError(
             f"{column.at(int(shared[0]))} is the id of {len(rows)} rows of "
             f"{source.where} ({', '.join(map(str, rows[:SHOWN]))}); ids used in pairs "
-            "must be unique, or give row numbers."
+            "must be unique (for row numbers, pass --pair-keys rows)."
         )
     return table.first[places].astype(np.int64)
 

@@ -214,7 +214,7 @@ def interrupt(cli: Cli, monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
         patch.setattr(TerminalListener, "training", train)
         code, out, err = cli(*FIT)
     assert (code, out) == (1, "")
-    assert err.startswith("anchordot: stopping after this epoch; once more to stop at")
+    assert err.startswith("anchordot: stopping where it can be resumed; once more to")
     message = f"warning: Stopped after epoch {epoch} of {EPOCHS}. The same command "
     assert words(err).endswith(f"{message}resumes there.")
 

@@ -280,6 +280,10 @@ def test_shared_ids_are_refused_when_used(read: Read) -> None:
     message = r"Line 3 of .*: x = 'a' is the id of 3 rows of e\.npy \(0, 2, 5\)"
     with pytest.raises(InputError, match=message):
         read("x,y\nd,0\na,1\n", x)
+    labels = source(ids=[0, 1, 0, 1, 0, 1])
+    with pytest.raises(InputError, match="for row numbers, pass --pair-keys rows"):
+        read("x,y\n0,0\n1,1\n", labels)
+    assert read("x,y\n0,0\n1,1\n", labels, keys="rows")[:, 0].tolist() == [0, 1]
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
