@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchordot_jax.arrays import AnyArray
 from anchordot_jax.errors import InputError
 from anchordot_jax.evaluation.hubness import k_occurrence, skewness
 from anchordot_jax.evaluation.pairs import positive_table
 from anchordot_jax.evaluation.spectrum import participation_ratio
 from anchordot_jax.matching.nearest import (
     BLOCK_BYTES,
-    Array,
     check_count,
     pad_rows,
     score_blocks,
@@ -48,12 +48,12 @@ class Retrieval(NamedTuple):
 
 
 def retrieve(
-    queries: Array,
-    gallery: Array,
+    queries: AnyArray,
+    gallery: AnyArray,
     positives: np.ndarray,
     *,
     scale: float = 1.0,
-    offsets: Array | None = None,
+    offsets: AnyArray | None = None,
     k: int = HUBNESS_K,
     block_bytes: int = BLOCK_BYTES,
 ) -> Retrieval:
@@ -150,14 +150,14 @@ def chance_recall(n_gallery: int, n_positives: int, k: int) -> float:
 
 
 def evaluate(
-    x: Array,
-    y: Array,
+    x: AnyArray,
+    y: AnyArray,
     positives_x2y: np.ndarray,
     positives_y2x: np.ndarray,
     *,
     ks: Sequence[int] = (1, 5, 10),
-    offsets_x2y: Array | None = None,
-    offsets_y2x: Array | None = None,
+    offsets_x2y: AnyArray | None = None,
+    offsets_y2x: AnyArray | None = None,
     scale: float = 1.0,
     block_bytes: int = BLOCK_BYTES,
 ) -> dict[str, float]:
@@ -215,7 +215,7 @@ def _direction_metrics(retrieval: Retrieval, ks: Sequence[int]) -> dict[str, flo
 
 @functools.partial(jax.jit, static_argnames="k")
 def _rank_in_tile(
-    tile: jax.Array, positives: Array, k: int
+    tile: jax.Array, positives: AnyArray, k: int
 ) -> tuple[jax.Array, jax.Array]:
     """Return (greater, tied_other, tied_positive) [3, b] and the top k [b, k]."""
     scores = jnp.take_along_axis(tile, jnp.maximum(positives, 0), axis=1)

@@ -13,17 +13,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from anchordot_jax.arrays import AnyArray
 from anchordot_jax.errors import InputError
 from anchordot_jax.matching.nearest import (
     BLOCK_BYTES,
-    Array,
     as_embeddings,
     check_count,
 )
 
 
 def participation_ratio(
-    x: Array, *, center: bool = False, block_bytes: int = BLOCK_BYTES
+    x: AnyArray, *, center: bool = False, block_bytes: int = BLOCK_BYTES
 ) -> float:
     """Return the participation ratio of the embeddings, in float64.
 

@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchordot_jax.arrays import AnyArray
 from anchordot_jax.errors import InputError
 from anchordot_jax.matching.nearest import (
     BLOCK_BYTES,
     LEAST_ROWS,
-    Array,
     check_count,
     pad_rows,
     score_tile,
@@ -30,7 +30,7 @@ from anchordot_jax.matching.nearest import (
 
 
 def bank_offsets(
-    bank: Array, gallery: Array, beta: float, *, block_bytes: int = BLOCK_BYTES
+    bank: AnyArray, gallery: AnyArray, beta: float, *, block_bytes: int = BLOCK_BYTES
 ) -> np.ndarray:
     """Return every gallery item's -log sum_{b in bank} exp(beta <b, g_j>) [m].
 

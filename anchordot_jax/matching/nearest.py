@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchordot_jax.arrays import AnyArray
 from anchordot_jax.errors import InputError
 
 BLOCK_BYTES = 64 << 20
@@ -27,8 +28,6 @@ LEAST_ROWS = 8
 """A block has at least this many queries. XLA turns a block of one into a
 matrix-vector product, which sums in another order, so that the last bits of a score
 would depend on the block size and equal gallery items could score differently."""
-
-Array = np.ndarray | jax.Array
 
 
 class TopK(NamedTuple):
@@ -54,11 +53,11 @@ class Scoring(NamedTuple):
 
 
 def top_k(
-    queries: Array,
-    gallery: Array,
+    queries: AnyArray,
+    gallery: AnyArray,
     k: int,
     *,
-    offsets: Array | None = None,
+    offsets: AnyArray | None = None,
     scale: float = 1.0,
     block_bytes: int = BLOCK_BYTES,
 ) -> TopK:
@@ -91,7 +90,7 @@ def top_k(
 
 
 def score_with(
-    queries: Array, gallery: Array, *, offsets: Array | None, scale: float
+    queries: AnyArray, gallery: AnyArray, *, offsets: AnyArray | None, scale: float
 ) -> Scoring:
     """Return the checked definition of a score matrix that cannot overflow.
 
@@ -141,7 +140,7 @@ def score_blocks(
 
 @jax.jit
 def score_tile(
-    queries: Array, gallery: Array, offsets: Array, scale: float
+    queries: AnyArray, gallery: AnyArray, offsets: AnyArray, scale: float
 ) -> jax.Array:
     """Return the scores [b, m] of a block of queries [b, d] for the whole gallery.
 
@@ -166,7 +165,7 @@ def pad_rows(block: np.ndarray, rows: int) -> np.ndarray:
     return np.pad(block, ((0, rows - len(block)), (0, 0)))
 
 
-def as_embeddings(values: Array, name: str) -> np.ndarray:
+def as_embeddings(values: AnyArray, name: str) -> np.ndarray:
     """Return the embeddings as a finite float32 NumPy array [n, d].
 
     Raises:

@@ -43,7 +43,7 @@ def write_model(
             f"choose another place."
         )
     with files.replacing_folder(folder) as temporary:
-        tensors = {k: np.array(v, order="C") for k, v in sorted(tensors.items())}
+        tensors = {k: np.array(v, order="C") for k, v in tensors.items()}
         safetensors.numpy.save_file(
             tensors, temporary / "model.safetensors", metadata={"format": "np"}
         )
