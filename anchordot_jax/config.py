@@ -121,6 +121,10 @@ class SelectionConfig:
     """Candidates for gamma."""
     etas: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05, 0.1)
     """Candidates for eta."""
+    rule: Literal["one_standard_error", "paper"] = "one_standard_error"
+    """paper: the smallest mean rank. one_standard_error: the smallest mean log rank;
+    of the candidates within a standard error of it, the one nearest to the usual gamma
+    0.75 and eta 0.02."""
     heldout: float = 0.1
     """Share of the anchors held out of the profiles and ranked."""
     min_heldout: int = 150
@@ -137,6 +141,9 @@ class SelectionConfig:
             for value in values:
                 check(value, f"selection.{name}")
             _set(self, name, tuple(float(value) for value in values))
+        known = self.rule in ("one_standard_error", "paper")
+        what = "'one_standard_error' or 'paper'"
+        _check(known, "selection.rule", what, self.rule)
         ok = _is_number(self.heldout) and 0 < self.heldout <= 0.5
         _check(ok, "selection.heldout", "in (0, 0.5]", self.heldout)
         _check_count("selection.min_heldout", self.min_heldout, 1)

@@ -43,6 +43,7 @@ OTHER = {
     SelectionConfig: {
         "gammas": (0.5,),
         "etas": (0.02, 0.04),
+        "rule": "paper",
         "heldout": 0.2,
         "min_heldout": 5,
         "pool_limit": None,
@@ -152,6 +153,12 @@ NAN, INF = math.nan, math.inf
         (SelectionConfig, "gammas", ("auto",), r"in \[0, 2\], got 'auto'"),
         (SelectionConfig, "etas", (), r"not empty, got \(\)"),
         (SelectionConfig, "etas", (0.0,), r"in \[0.0001, 10\] .* got 0.0"),
+        (
+            SelectionConfig,
+            "rule",
+            "best",
+            "'one_standard_error' or 'paper', got 'best'",
+        ),
         (SelectionConfig, "heldout", 0.0, r"in \(0, 0.5\], got 0.0"),
         (SelectionConfig, "heldout", 0.6, r"in \(0, 0.5\], got 0.6"),
         (SelectionConfig, "min_heldout", 0, "a whole number >= 1, got 0"),

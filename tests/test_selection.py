@@ -90,16 +90,96 @@ def test_ties_count_half():
     np.testing.assert_array_equal(ranks, [3, 1])
 
 
-def test_chooses_the_smallest_mean_rank():
-    """The choice is the minimum of the curve, and the coarse eta = 10 loses."""
-    found = selected()
+def test_the_paper_rule_takes_the_smallest_mean_rank():
+    """With rule="paper" the choice is the curve's minimum, and the coarse eta loses."""
+    grid = dataclasses.replace(GRID, rule="paper")
+    config = dataclasses.replace(CONFIG, selection=grid)
+    found = select(*problem(), config, key=jax.random.key(3))
     best = min(found.curve, key=lambda candidate: candidate.mean_rank)
     assert (found.gamma, found.eta) == (best.gamma, best.eta)
-    assert found.eta == 0.05
+    assert found.curve == selected().curve
     assert best.mean_rank < 3
     worst = max(candidate.mean_rank for candidate in found.curve)
     assert worst > best.mean_rank + 1
+
+
+def test_the_default_rule_needs_evidence():
+    """The choice is within a standard error of the best, and near the usual one."""
+    found = selected()
+    least = min(candidate.log_rank for candidate in found.curve)
+    tied = [c for c in found.curve if c.log_rank - least <= c.standard_error]
+    assert (found.gamma, found.eta) in {(c.gamma, c.eta) for c in tied}
+    assert found.eta == 0.05
     assert str(found.n_heldout) in found.reason
+
+
+def candidate(gamma, eta, log_rank, standard_error, mean_rank=1.0):
+    return selection.Candidate(
+        gamma, eta, mean_rank, log_rank, standard_error, 0.0, 0.0, 0.01, 10, True
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "curve", "chosen"),
+    [
+        # The best is 0.05 ahead of the usual choice, which is its standard error.
+        (
+            "one_standard_error",
+            [candidate(0.5, 0.02, 3.0, 0.0), candidate(0.75, 0.02, 3.05, 0.051)],
+            (0.75, 0.02),
+        ),
+        # By more than a standard error, the best replaces it.
+        (
+            "one_standard_error",
+            [candidate(0.5, 0.02, 3.0, 0.0), candidate(0.75, 0.02, 3.05, 0.049)],
+            (0.5, 0.02),
+        ),
+        # Of tied ones the nearest: one doubling of eta, or two quarters of gamma.
+        (
+            "one_standard_error",
+            [
+                candidate(0.25, 0.02, 3.0, 0.0),
+                candidate(0.75, 0.04, 3.01, 0.1),
+                candidate(0.75, 0.02, 4.0, 0.1),
+            ],
+            (0.75, 0.04),
+        ),
+        (
+            "paper",
+            [candidate(0.5, 0.02, 3.0, 0.0, 7.0), candidate(1.0, 0.1, 9.0, 0.1, 6.9)],
+            (1.0, 0.1),
+        ),
+    ],
+)
+def test_rules_by_hand(rule, curve, chosen):
+    """Which candidate each rule picks from a small curve."""
+    config = Config(selection=SelectionConfig(rule=rule))
+    found = selection._choose(tuple(curve), config)
+    assert (found.gamma, found.eta) == chosen
+
+
+def test_standard_error_is_that_of_paired_anchors():
+    """Two directions of an anchor are averaged before the error is taken."""
+    ranks = {
+        (0.5, 0.02): [np.array([1.0, 2.0, 4.0, 8.0])],
+        (0.75, 0.02): [np.array([2.0, 2.0, 4.0, 32.0])],
+    }
+    _, _, solved = solved_pools()
+    best, other = selection._curve(ranks, {point: [solved] for point in ranks})
+    logs = np.log([[1, 2, 4, 8], [2, 2, 4, 32]]).reshape(2, 2, 2).mean(axis=1)
+    difference = logs[1] - logs[0]
+    assert best.standard_error == 0
+    assert best.log_rank == pytest.approx(logs[0].mean())
+    expected = difference.std(ddof=1) / np.sqrt(2)
+    assert other.standard_error == pytest.approx(expected)
+    assert other.log_rank - best.log_rank == pytest.approx(difference.mean())
+    assert (best.mean_rank, best.recall_at_1) == (15 / 4, 1 / 4)
+
+
+def test_a_candidate_without_ranks_never_wins():
+    """Scores that are NaN rank last."""
+    ranks = selection._ranks_of_last(jnp.full((2, 5), jnp.nan))
+    assert (np.asarray(ranks) >= 5).all()
 
 
 def test_curve_holds_every_candidate():

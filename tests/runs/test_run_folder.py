@@ -23,8 +23,8 @@ CHOICE = Selection(
     gamma=0.1 + 0.2,
     eta=0.05,
     curve=(
-        Candidate(0.5, 0.05, 1 / 3, 0.5, 1.0, 1e-2, 40, True),
-        Candidate(1.0, 0.05, 2 / 3, 0.0, 1.0, 1e-2, 1000, False),
+        Candidate(0.5, 0.05, 1 / 3, 0.1, 0.0, 0.5, 1.0, 1e-2, 40, True),
+        Candidate(1.0, 0.05, 2 / 3, 0.2, 0.1, 0.0, 1.0, 1e-2, 1000, False),
     ),
     n_heldout=3,
     reason="Smallest mean rank of 3 held-out anchors.",
