@@ -143,7 +143,7 @@ def test_a_first_fit_says_what_it_did(files: Path, cli: Cli) -> None:
     first = f"14 pairs, pools of 16 and 22; gamma {info['gamma']:g}, eta {info['eta']}."
     lines = out.splitlines()
     assert lines[0] == first
-    assert lines[1].startswith("Smallest mean rank of 10 held-out anchors. ")
+    assert lines[1].startswith("Chosen by the ranks of 10 held-out anchors. ")
     assert lines[1].endswith(f" {info['sinkhorn_iterations']} Sinkhorn iterations.")
     assert lines[2].startswith("Seconds: selection ")
     metrics = read(files / "run" / "results" / "test.json")["metrics"]
