@@ -45,7 +45,7 @@ class Args:
     """What to run."""
 
     data_folder: Path
-    """Folder of chebi20.h5, flickr8k.h5 and prototype.tsv."""
+    """Folder of chebi20.h5 and flickr8k.h5; a prototype.tsv there is printed beside."""
     out: Path = Path("runs/recall")
     """Folder of the finished cells, one JSON file each."""
     datasets: tuple[str, ...] = ("chebi20", "flickr8k")
@@ -87,7 +87,9 @@ def run_cell(data_folder: Path, dataset: str, seed: int) -> dict[str, dict[str, 
 
 
 def prototype_rows(data_folder: Path, dataset: str) -> dict[str, list[str]]:
-    """Return the prototype's printed figures by method."""
+    """Return the prototype's printed figures by method, where they are at hand."""
+    if not (data_folder / "prototype.tsv").is_file():
+        return {}
     with (data_folder / "prototype.tsv").open(encoding="utf-8") as file:
         rows = list(csv.reader(file, delimiter="\t"))
     return {row[1]: row[2:] for row in rows if row[0] == dataset}
