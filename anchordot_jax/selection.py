@@ -237,21 +237,24 @@ def _curve(
         for point, draws in ranks.items()
     }
     best = min(logs.values(), key=np.mean)
-    return tuple(
-        Candidate(
+    curve = []
+    for gamma, eta in sorted(logs):
+        log_rank, solved = logs[gamma, eta], solves[gamma, eta]
+        rank = np.concatenate(ranks[gamma, eta])
+        candidate = Candidate(
             gamma=gamma,
             eta=eta,
-            mean_rank=float(np.concatenate(ranks[gamma, eta]).mean()),
-            log_rank=float(logs[gamma, eta].mean()),
-            standard_error=_standard_error(logs[gamma, eta] - best),
-            recall_at_1=float((np.concatenate(ranks[gamma, eta]) <= 1).mean()),
-            recall_at_10=float((np.concatenate(ranks[gamma, eta]) <= 10).mean()),
-            epsilon=float(np.mean([solved.epsilon for solved in solves[gamma, eta]])),
-            n_iterations=sum(int(solved.n_iterations) for solved in solves[gamma, eta]),
-            converged=all(bool(solved.converged) for solved in solves[gamma, eta]),
+            mean_rank=float(rank.mean()),
+            log_rank=float(log_rank.mean()),
+            standard_error=_standard_error(log_rank - best),
+            recall_at_1=float((rank <= 1).mean()),
+            recall_at_10=float((rank <= 10).mean()),
+            epsilon=float(np.mean([one.epsilon for one in solved])),
+            n_iterations=sum(int(one.n_iterations) for one in solved),
+            converged=all(bool(one.converged) for one in solved),
         )
-        for gamma, eta in sorted(logs)
-    )
+        curve.append(candidate)
+    return tuple(curve)
 
 
 def _choose(curve: tuple[Candidate, ...], config: Config) -> Candidate:
