@@ -16,12 +16,20 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the nested dictionary that `flatten` was given."""
+    """Return the nested dictionary that `flatten` was given.
+
+    Raises:
+        ValueError: a name, said in the message, is both a leaf and a dictionary.
+    """
     values: dict[str, Any] = {}
     for name, value in flat.items():
         *path, leaf = name.split(".")
         inner = values
-        for part in path:
+        for depth, part in enumerate(path, start=1):
             inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise ValueError(".".join(path[:depth]))
+        if leaf in inner:
+            raise ValueError(name)
         inner[leaf] = value
     return values

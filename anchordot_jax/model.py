@@ -4,19 +4,19 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from anchordot_jax import dotted, evaluation, matching
+from anchordot_jax import dotted, evaluation, maps, matching
 from anchordot_jax.data import EmbeddingSource, validation
 from anchordot_jax.errors import InputError
 from anchordot_jax.fit_inputs import as_float32
 from anchordot_jax.runs import card, model_folder
-from anchordot_jax.students import Params, bind, init_params
+from anchordot_jax.students import Params
 
 BATCH_SIZE = 8192
 
@@ -24,40 +24,59 @@ Side = Literal["x", "y"]
 
 Rows = ArrayLike | EmbeddingSource
 
+# The scale of a map that learned none: CLIP's initial temperature.
+USUAL_SCALE = 1 / 0.07
+
+
+class Scores(NamedTuple):
+    """Every query's scores, both ways; the second need not be the first transposed."""
+
+    x2y: np.ndarray
+    """`[n, m]`: row i holds the scores of x_i's candidates."""
+    y2x: np.ndarray
+    """`[m, n]`: row j holds the scores of y_j's candidates."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignedModel:
-    """Two encoders into one shared space; needs no anchors and no pools any more."""
+    """Two maps into one shared space, the trained students or another method's."""
 
     params: Params
-    """The students' parameters, see `students.init_params`."""
+    """The maps' arrays; for students, see `students.init_params`."""
     info: Mapping[str, Any]
     """How the model was made: settings, gamma, eta, sizes, versions; JSON values."""
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Results on held-out pairs, where there were any; JSON values."""
 
     @property
+    def kind(self) -> str:
+        """Kind of the maps, a key of `maps.KINDS`."""
+        return str(self.info.get("map", {}).get("kind", "students"))
+
+    @property
     def dim_x(self) -> int:
         """Dimension of the x embeddings that go in."""
-        return int(self.params["x"]["linear"]["kernel"].shape[0])
+        return maps.KINDS[self.kind].dims(self.params, "x")[0]
 
     @property
     def dim_y(self) -> int:
         """Dimension of the y embeddings that go in."""
-        return int(self.params["y"]["linear"]["kernel"].shape[0])
+        return maps.KINDS[self.kind].dims(self.params, "y")[0]
 
     @property
     def dim(self) -> int:
         """Dimension of the shared space."""
-        return int(self.params["x"]["linear"]["kernel"].shape[1])
+        return maps.KINDS[self.kind].dims(self.params, "x")[1]
 
     @property
     def logit_scale(self) -> float:
-        """Learned scale s; s times the cosine is a logit, 1/s a temperature."""
+        """Learned scale s, 1/0.07 where none was; s times the cosine is a logit."""
+        if "log_scale" not in self.params:
+            return USUAL_SCALE
         return float(np.exp(self.params["log_scale"]))
 
     def embed_x(self, x: Rows, *, batch_size: int = BATCH_SIZE) -> np.ndarray:
-        """Return unit-norm float32 embeddings `[n, dim]` of x-side rows `[n, dim_x]`.
+        """Return float32 embeddings `[n, dim]` of x-side rows `[n, dim_x]`.
 
         Args:
             x: an array, or an opened file, which is read block by block.
@@ -69,7 +88,7 @@ class AlignedModel:
         return self._embed("x", x, batch_size)
 
     def embed_y(self, y: Rows, *, batch_size: int = BATCH_SIZE) -> np.ndarray:
-        """Return unit-norm float32 embeddings `[n, dim]` of y-side rows `[n, dim_y]`.
+        """Return float32 embeddings `[n, dim]` of y-side rows `[n, dim_y]`.
 
         Args:
             y: an array, or an opened file, which is read block by block.
@@ -98,9 +117,13 @@ class AlignedModel:
         )
         # Batches are padded to one size, so that one compilation serves them all.
         size = min(batch_size, _next_power_of_two(n))
+        settings = tuple(sorted(self.info.get("map", {}).get(side, {}).items()))
         for batch in _batches(side, rows, size):
             padded = np.pad(batch, ((0, size - len(batch)), (0, 0)))
-            yield np.asarray(_encode(self.params, padded, side=side))[: len(batch)]
+            embedded = _embed(
+                self.params, padded, kind=self.kind, side=side, settings=settings
+            )
+            yield np.asarray(embedded)[: len(batch)]
 
     def check_rows(self, side: Side, rows: Rows) -> None:
         """Raise InputError unless the rows have the side's dimension."""
@@ -115,6 +138,17 @@ class AlignedModel:
                 f"rows of {dim} numbers; give embeddings of the encoder it was fitted "
                 f"with."
             )
+
+    def scores(self, x: Rows, y: Rows) -> Scores:
+        """Return the inner products of all x rows with all y rows, both ways.
+
+        The whole matrix; `matching.top_k` finds neighbours among many without it.
+
+        Raises:
+            InputError: wrong shapes, or rows that are zero or not finite.
+        """
+        products = self.embed_x(x) @ self.embed_y(y).T
+        return Scores(products, products.T)
 
     def evaluate(
         self,
@@ -188,12 +222,10 @@ class AlignedModel:
                 f"{folder} is a run that has no model yet; repeat its fit to finish it."
             )
         contents = model_folder.read_model(folder)
-        _check_tensors(contents.tensors, folder)
-        params = dotted.unflatten(contents.tensors)
         info = {k: v for k, v in contents.config.items() if k != "schema"}
-        return cls(
-            params=params, info=info, metrics=contents.metrics.get("results", {})
-        )
+        params = _checked_params(contents.tensors, info, folder)
+        results = contents.metrics.get("results", {})
+        return cls(params=params, info=info, metrics=results)
 
     def _embed(self, side: Side, rows: Rows, batch_size: int) -> np.ndarray:
         blocks = list(self.embed_blocks(side, rows, batch_size=batch_size))
@@ -233,33 +265,39 @@ def _name(side: Side) -> str:
     return f"The array given as side {side}"
 
 
-@functools.partial(jax.jit, static_argnames="side")
-def _encode(params: Params, rows: Array, *, side: str) -> Float[Array, "n k"]:
-    encoder = getattr(bind(params), side)
-    embedded: Array = encoder(rows)
-    return embedded
+@functools.partial(jax.jit, static_argnames=("kind", "side", "settings"))
+def _embed(
+    params: Params,
+    rows: Array,
+    *,
+    kind: str,
+    side: str,
+    settings: tuple[tuple[str, Any], ...],
+) -> Float[Array, "n k"]:
+    return maps.KINDS[kind].embed(params, rows, side, dict(settings))
 
 
 def _next_power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _check_tensors(tensors: Mapping[str, np.ndarray], folder: Path) -> None:
-    """Raise InputError unless the tensors are the parameters of two students."""
-    shapes = {k: v.shape for k, v in tensors.items()}
-    kernels = [shapes.get(f"{side}.linear.kernel", ()) for side in ("x", "y")]
-    expected: dict[str, tuple[int, ...]] = {}
-    if all(len(kernel) == 2 for kernel in kernels):
-        sample = jax.eval_shape(
-            lambda key: init_params(
-                kernels[0][0], kernels[1][0], kernels[0][1], key=key
-            ),
-            jax.random.key(0),
-        )
-        expected = {k: v.shape for k, v in dotted.flatten(sample).items()}
-    if not expected or shapes != expected:
-        odd = sorted({k for k, _ in shapes.items() ^ expected.items()}) or ["kernels"]
+def _checked_params(
+    tensors: Mapping[str, np.ndarray], info: Mapping[str, Any], folder: Path
+) -> Params:
+    """Return the tensors as params; raise InputError unless their kind has such."""
+    kind = AlignedModel(params={}, info=info).kind
+    if kind not in maps.KINDS:
         raise InputError(
-            f"{folder / 'model.safetensors'} does not hold a pair of students: "
-            f"{odd[0]} is missing, unknown or of another shape."
+            f"{folder / 'config.json'} names the maps {kind!r}, which this version "
+            f"does not know ({', '.join(maps.KINDS)}); update anchordot-jax."
         )
+    try:
+        params: Params = dotted.unflatten(tensors)
+        maps.KINDS[kind].check(params)
+    except ValueError as error:
+        what = "students" if kind == "students" else f"{kind} maps"
+        raise InputError(
+            f"{folder / 'model.safetensors'} does not hold a pair of {what}: "
+            f"{error} is missing, unknown or of another shape."
+        ) from None
+    return params
