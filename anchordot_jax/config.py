@@ -17,7 +17,8 @@ Auto = Literal["auto"]
 T = TypeVar("T")
 
 
-def _check(condition: bool, name: str, expected: str, got: object) -> None:
+def check_setting(condition: bool, name: str, expected: str, got: object) -> None:
+    """Raise InputError, naming the setting, unless the condition holds."""
     if not condition:
         raise InputError(f"{name} must be {expected}, got {got!r}.")
 
@@ -35,7 +36,7 @@ def _set(config: object, name: str, value: object) -> None:
 
 def _check_count(name: str, value: object, least: int) -> None:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    _check(whole and value >= least, name, f"a whole number >= {least}", value)  # type: ignore[operator]
+    check_setting(whole and value >= least, name, f"a whole number >= {least}", value)  # type: ignore[operator]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,11 +59,11 @@ class CouplingConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         ok = _is_number(self.tolerance) and 0 < self.tolerance < 2
-        _check(ok, "coupling.tolerance", "between 0 and 2", self.tolerance)
+        check_setting(ok, "coupling.tolerance", "between 0 and 2", self.tolerance)
         _check_count("coupling.max_iterations", self.max_iterations, 1)
         _check_count("coupling.check_every", self.check_every, 1)
         ok = _is_number(self.overrelaxation) and 1 <= self.overrelaxation < 2
-        _check(ok, "coupling.overrelaxation", "in [1, 2)", self.overrelaxation)
+        check_setting(ok, "coupling.overrelaxation", "in [1, 2)", self.overrelaxation)
         if self.cost_memory is not None:
             _check_count("coupling.cost_memory", self.cost_memory, 0)
 
@@ -101,16 +102,16 @@ class DistillationConfig:
         for name in ("learning_rate", "temperature"):
             value = getattr(self, name)
             ok = _is_number(value) and value > 0
-            _check(ok, f"distillation.{name}", "> 0", value)
+            check_setting(ok, f"distillation.{name}", "> 0", value)
         ok = _is_number(self.weight_decay) and self.weight_decay >= 0
-        _check(ok, "distillation.weight_decay", ">= 0", self.weight_decay)
+        check_setting(ok, "distillation.weight_decay", ">= 0", self.weight_decay)
         known = self.schedule in ("constant", "cosine")
         what = "'constant' or 'cosine'"
-        _check(known, "distillation.schedule", what, self.schedule)
+        check_setting(known, "distillation.schedule", what, self.schedule)
         least = 1 / self.temperature
         ok = _is_number(self.max_logit_scale) and self.max_logit_scale >= least
         what = f">= 1/temperature = {least:.4g}"
-        _check(ok, "distillation.max_logit_scale", what, self.max_logit_scale)
+        check_setting(ok, "distillation.max_logit_scale", what, self.max_logit_scale)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,15 +138,15 @@ class SelectionConfig:
         for name, check in (("gammas", check_gamma), ("etas", check_eta)):
             values = getattr(self, name)
             ok = isinstance(values, tuple | list) and len(values) > 0
-            _check(ok, f"selection.{name}", "several numbers, not empty", values)
+            check_setting(ok, f"selection.{name}", "several numbers, not empty", values)
             for value in values:
                 check(value, f"selection.{name}")
             _set(self, name, tuple(float(value) for value in values))
         known = self.rule in ("one_standard_error", "paper")
         what = "'one_standard_error' or 'paper'"
-        _check(known, "selection.rule", what, self.rule)
+        check_setting(known, "selection.rule", what, self.rule)
         ok = _is_number(self.heldout) and 0 < self.heldout <= 0.5
-        _check(ok, "selection.heldout", "in (0, 0.5]", self.heldout)
+        check_setting(ok, "selection.heldout", "in (0, 0.5]", self.heldout)
         _check_count("selection.min_heldout", self.min_heldout, 1)
         if self.pool_limit is not None:
             _check_count("selection.pool_limit", self.pool_limit, 1)
@@ -154,13 +155,13 @@ class SelectionConfig:
 def check_gamma(value: object, name: str = "gamma") -> None:
     """Raise InputError unless the value is a number in [0, 2]."""
     ok = _is_number(value) and 0 <= value <= 2  # type: ignore[operator]
-    _check(ok, name, "a number in [0, 2]", value)
+    check_setting(ok, name, "a number in [0, 2]", value)
 
 
 def check_eta(value: object, name: str = "eta") -> None:
     """Raise InputError unless the value is a number in [1e-4, 10]."""
     ok = _is_number(value) and 1e-4 <= value <= 10  # type: ignore[operator]
-    _check(ok, name, "a number in [0.0001, 10] (0.02 is usual)", value)
+    check_setting(ok, name, "a number in [0.0001, 10] (0.02 is usual)", value)
 
 
 PARTS = {
@@ -200,13 +201,15 @@ class Config:
             if not isinstance(value, str) or value != "auto":
                 check(value)
                 _set(self, name, float(value))
-        _check(isinstance(self.center, bool), "center", "True or False", self.center)
+        check_setting(
+            isinstance(self.center, bool), "center", "True or False", self.center
+        )
         for name, part in PARTS.items():
             value = getattr(self, name)
-            _check(isinstance(value, part), name, f"a {part.__name__}", value)
+            check_setting(isinstance(value, part), name, f"a {part.__name__}", value)
         _check_count("seed", self.seed, 0)
         _set(self, "seed", int(self.seed))
-        _check(self.seed < 2**32, "seed", "below 2**32", self.seed)
+        check_setting(self.seed < 2**32, "seed", "below 2**32", self.seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as nested dictionaries of JSON values."""

@@ -84,7 +84,23 @@ def solve_coupling(
         config: tolerance, iterations, over-relaxation, memory for the cost.
         progress: called at every check of the marginal error.
     """
-    config = config or CouplingConfig()
+    return _solve_checked(
+        x, y, epsilon, a, b, init, config or CouplingConfig(), progress, None
+    )
+
+
+def _solve_checked(
+    x: AnyArray,
+    y: AnyArray,
+    epsilon: AnyArray | float,
+    a: AnyArray | None,
+    b: AnyArray | None,
+    init: tuple[AnyArray, AnyArray] | None,
+    config: CouplingConfig,
+    progress: Progress | None,
+    cost: Array | None,
+) -> Coupling:
+    """Fill in the defaults and solve."""
     n, m = len(x), len(y)
     a = jnp.full(n, 1 / n, jnp.float32) if a is None else jnp.asarray(a, jnp.float32)
     b = jnp.full(m, 1 / m, jnp.float32) if b is None else jnp.asarray(b, jnp.float32)
@@ -94,6 +110,7 @@ def solve_coupling(
         solved: Coupling = _solve(
             x,
             y,
+            cost,
             a,
             b,
             jnp.asarray(epsilon, jnp.float32),
@@ -103,10 +120,43 @@ def solve_coupling(
             jnp.asarray(config.tolerance, jnp.float32),
             check_every=min(config.check_every, config.max_iterations),
             max_iterations=config.max_iterations,
-            stored=4 * n * m <= cost_memory(config),
+            stored=cost is None and 4 * n * m <= cost_memory(config),
             progress=progress,
         )
     return solved
+
+
+def solve_cost(
+    cost: Float[AnyArray, "n m"],
+    epsilon: Float[AnyArray, ""] | float,
+    *,
+    a: Float[AnyArray, " n"] | None = None,
+    b: Float[AnyArray, " m"] | None = None,
+    init: tuple[Float[AnyArray, " n"], Float[AnyArray, " m"]] | None = None,
+    config: CouplingConfig | None = None,
+    progress: Progress | None = None,
+) -> Coupling:
+    """Return the potentials for a cost given whole, as `solve_coupling` does.
+
+    For costs that are no inner product of coordinates, such as those of `costs`.
+    """
+    n, m = cost.shape
+    return _solve_checked(
+        jnp.zeros((n, 1), jnp.float32),
+        jnp.zeros((m, 1), jnp.float32),
+        epsilon,
+        a,
+        b,
+        init,
+        config or CouplingConfig(),
+        progress,
+        jnp.asarray(cost, jnp.float32),
+    )
+
+
+def log_plan(solved: Coupling, cost: Float[AnyArray, "n m"]) -> Float[Array, "n m"]:
+    """Return log pi_ij = (f_i + g_j - C_ij)/epsilon for a cost given whole."""
+    return (solved.f[:, None] + solved.g[None, :] - cost) / solved.epsilon
 
 
 def cost_memory(config: CouplingConfig) -> int:
@@ -122,6 +172,7 @@ def cost_memory(config: CouplingConfig) -> int:
 def _solve(
     x: Array,
     y: Array,
+    cost: Array | None,
     a: Array,
     b: Array,
     epsilon: Array,
@@ -139,7 +190,7 @@ def _solve(
         x,
         y,
         epsilon=epsilon,
-        cost=geometry.cost_block(x, y) if stored else None,
+        cost=geometry.cost_block(x, y) if stored else cost,
     )
     problem = linear_problem.LinearProblem(geom, a=a, b=b)
     max_checks = max(1, max_iterations // check_every)

@@ -29,7 +29,10 @@ class TrainState(NamedTuple):
 
 
 class Pools(NamedTuple):
-    """The unpaired items and the plan between them."""
+    """The unpaired items and the plan between them.
+
+    The plan is known from the coordinates and potentials, or given whole.
+    """
 
     x: Float[Array, "n dx"]
     y: Float[Array, "m dy"]
@@ -38,6 +41,9 @@ class Pools(NamedTuple):
     f: Float[Array, " n"]
     g: Float[Array, " m"]
     epsilon: Float[Array, ""]
+    log_plan: Float[Array, "n m"] | None = None
+    """Logarithm of a plan of another cost, up to a constant a row and a column; then
+    coordinates and potentials are not read."""
 
 
 class Anchors(NamedTuple):
@@ -78,12 +84,12 @@ def plan_chunks(n: int, m: int, n_anchors: int, chunk_size: int) -> ChunkPlan:
     Each pool is cut into floor(n / B) chunks of B rows, or is one smaller chunk; the
     side with fewer chunks is shuffled again and reused until the other side is through.
     No pool (n or m = 0): no pool steps. More than B anchors are cut into equal chunks
-    of at most B.
+    of at most B; no anchors, no anchor steps.
     """
     size_x, size_y = min(chunk_size, n), min(chunk_size, m)
     pool_steps = max(n // size_x, m // size_y) if size_x and size_y else 0
     anchor_steps = math.ceil(n_anchors / chunk_size)
-    anchor_size = n_anchors // anchor_steps
+    anchor_size = n_anchors // anchor_steps if anchor_steps else 0
     return ChunkPlan(size_x, size_y, pool_steps, anchor_size, anchor_steps)
 
 
@@ -175,13 +181,7 @@ def train_epoch(
 
     def pool_loss(params: Params, step: Array) -> Array:
         i, j = rows_x[step], rows_y[step]
-        row_targets, column_targets = coupling.block_targets(
-            pools.coordinates_x[i],
-            pools.coordinates_y[j],
-            pools.f[i],
-            pools.g[j],
-            pools.epsilon,
-        )
+        row_targets, column_targets = _targets(pools, i, j)
         logits = bind(params)(pools.x[i], pools.y[j])
         return soft_contrastive_loss(logits, row_targets, column_targets)
 
@@ -195,6 +195,8 @@ def train_epoch(
         params, opt_state = carry
         if chunks.pool_steps == 0:
             loss, grads = jax.value_and_grad(anchor_loss)(params, index)
+        elif chunks.anchor_steps == 0:
+            loss, grads = jax.value_and_grad(pool_loss)(params, index)
         else:
             loss, grads = jax.lax.cond(
                 index < chunks.pool_steps,
@@ -218,6 +220,74 @@ def train_epoch(
         logit_scale=jnp.exp(params["log_scale"]),
     )
     return TrainState(params, opt_state, state.epoch + 1), metrics
+
+
+def train(
+    pools: Pools,
+    anchors: Anchors,
+    *,
+    config: DistillationConfig,
+    key_students: PRNGKeyArray,
+    key_chunks: PRNGKeyArray,
+) -> TrainState:
+    """Return the state after all epochs.
+
+    Raises:
+        FloatingPointError: the training diverged.
+    """
+    chunks = plan_chunks(len(pools.x), len(pools.y), len(anchors.x), config.chunk_size)
+    state = init_training(
+        pools.x.shape[1],
+        pools.y.shape[1],
+        config,
+        total_steps=config.epochs * chunks.steps,
+        key=key_students,
+    )
+    for epoch in range(1, config.epochs + 1):
+        state, metrics = train_epoch(
+            state, pools, anchors, config=config, chunks=chunks, key=key_chunks
+        )
+        losses = [metrics.pool_loss] * (chunks.pool_steps > 0)
+        losses += [metrics.anchor_loss] * (chunks.anchor_steps > 0)
+        if not all(math.isfinite(loss) for loss in losses):
+            raise FloatingPointError(
+                f"The training loss is not finite after epoch {epoch}; lower the "
+                f"learning rate {config.learning_rate:g}."
+            )
+    return state
+
+
+def given_plan(
+    x: Float[AnyArray, "n dx"],
+    y: Float[AnyArray, "m dy"],
+    log_plan: Float[AnyArray, "n m"] | None,
+) -> Pools:
+    """Return the pools of a plan given whole; None, with empty pools, is no plan."""
+    n, m = len(x), len(y)
+    return Pools(
+        x=jnp.asarray(x, jnp.float32),
+        y=jnp.asarray(y, jnp.float32),
+        coordinates_x=jnp.zeros((n, 1), jnp.float32),
+        coordinates_y=jnp.zeros((m, 1), jnp.float32),
+        f=jnp.zeros(n, jnp.float32),
+        g=jnp.zeros(m, jnp.float32),
+        epsilon=jnp.asarray(1.0, jnp.float32),
+        log_plan=None if log_plan is None else jnp.asarray(log_plan, jnp.float32),
+    )
+
+
+def _targets(pools: Pools, i: Array, j: Array) -> tuple[Array, Array]:
+    """Return the plan's block normalised by row, and by column (Eq. 10)."""
+    if pools.log_plan is not None:
+        block = pools.log_plan[i[:, None], j[None, :]]
+        return jax.nn.softmax(block, axis=1), jax.nn.softmax(block, axis=0)
+    return coupling.block_targets(
+        pools.coordinates_x[i],
+        pools.coordinates_y[j],
+        pools.f[i],
+        pools.g[j],
+        pools.epsilon,
+    )
 
 
 def clamp_scale(params: Params, max_logit_scale: float) -> Params:

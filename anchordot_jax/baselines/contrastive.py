@@ -39,19 +39,14 @@ def fit_contrastive(
         settings = dataclasses.replace(settings, epochs=-(-steps // chunks.steps))
     total_steps = settings.epochs * chunks.steps
     key_students, key_chunks = jax.random.split(jax.random.key(config.seed))
-    state = distillation.init_training(
-        x.shape[1],
-        y.shape[1],
-        settings,
-        total_steps=total_steps,
-        key=key_students,
+    nothing = distillation.given_plan(x[:0], y[:0], None)
+    state = distillation.train(
+        nothing,
+        distillation.Anchors(x, y),
+        config=settings,
+        key_students=key_students,
+        key_chunks=key_chunks,
     )
-    pools = _no_pools(x.shape[1], y.shape[1])
-    anchors = distillation.Anchors(x, y)
-    for _ in range(settings.epochs):
-        state, _ = distillation.train_epoch(
-            state, pools, anchors, config=settings, chunks=chunks, key=key_chunks
-        )
     info = {
         "method": "contrastive",
         "dim_x": x.shape[1],
@@ -63,15 +58,3 @@ def fit_contrastive(
     }
     return AlignedModel(params=state.params, info=info)
 
-
-def _no_pools(dim_x: int, dim_y: int) -> distillation.Pools:
-    empty = jnp.zeros(0, jnp.float32)
-    return distillation.Pools(
-        x=jnp.zeros((0, dim_x), jnp.float32),
-        y=jnp.zeros((0, dim_y), jnp.float32),
-        coordinates_x=jnp.zeros((0, 1), jnp.float32),
-        coordinates_y=jnp.zeros((0, 1), jnp.float32),
-        f=empty,
-        g=empty,
-        epsilon=jnp.asarray(1.0, jnp.float32),
-    )
