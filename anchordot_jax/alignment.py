@@ -196,6 +196,11 @@ class _Keys(NamedTuple):
         return cls(*jax.random.split(jax.random.key(seed), len(cls._fields)))
 
 
+def selection_key(config: Config) -> jax.Array:
+    """Return the random key of a fit's choice of gamma and eta."""
+    return _Keys.of(config.seed).selection
+
+
 def _select(
     anchors: distillation.Anchors,
     pool_x: jax.Array,

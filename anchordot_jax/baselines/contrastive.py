@@ -1,6 +1,7 @@
 """Contrastive training on the anchors alone: the students without the plan."""
 
 import dataclasses
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from anchordot_jax import distillation
-from anchordot_jax.config import Config
+from anchordot_jax.baselines.anchordot import seed_of
+from anchordot_jax.baselines.protocol import Anchors, Method, Pools, make_model
+from anchordot_jax.config import Config, DistillationConfig, check_setting
 from anchordot_jax.model import AlignedModel
 
 
@@ -58,3 +61,78 @@ def fit_contrastive(
     }
     return AlignedModel(params=state.params, info=info)
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContrastiveSettings:
+    """Settings of the contrastive fit."""
+
+    steps: int | None = None
+    """Gradient steps; None: as many as `length` says."""
+    length: Literal["epochs", "steps"] = "epochs"
+    """As many passes over the anchors as AnchorDOT has epochs, or as many gradient
+    steps as AnchorDOT takes on these pools."""
+    distillation: DistillationConfig = dataclasses.field(
+        default_factory=DistillationConfig
+    )
+    """Students, optimiser and schedule."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        ok = self.steps is None or (isinstance(self.steps, int) and self.steps >= 1)
+        check_setting(ok, "steps", "a whole number >= 1", self.steps)
+        ok = self.length in ("epochs", "steps")
+        check_setting(ok, "length", "'epochs' or 'steps'", self.length)
+
+
+def fit_method(
+    anchors: Anchors, pools: Pools, *, settings: ContrastiveSettings, key: jax.Array
+) -> AlignedModel:
+    """Return students trained with InfoNCE on the anchors; pools are only counted."""
+    config = Config(distillation=settings.distillation, seed=seed_of(key))
+    steps = settings.steps
+    if steps is None and settings.length == "steps":
+        sizes = len(pools.x), len(pools.y), len(anchors.x)
+        chunks = distillation.plan_chunks(*sizes, settings.distillation.chunk_size)
+        steps = settings.distillation.epochs * chunks.steps
+    model = fit_contrastive(*anchors, config, steps=steps)
+    return make_model(
+        "contrastive",
+        model.params,
+        anchors=anchors,
+        settings=settings,
+        steps=model.info["steps"],
+    )
+
+
+_SOURCE = "Kordes and Dorent, arXiv:2610.12781 (2026), Section 4"
+
+METHODS = (
+    Method(
+        name="contrastive",
+        title="contrastive, equal epochs",
+        source=_SOURCE,
+        trust="paper",
+        notes="With up to 2000 anchors an epoch is one step: training ends with the "
+        "warm-up.",
+        settings=ContrastiveSettings(),
+        fit=fit_method,
+    ),
+    Method(
+        name="contrastive-steps",
+        title="contrastive, equal steps",
+        source=_SOURCE,
+        trust="paper",
+        settings=ContrastiveSettings(length="steps"),
+        fit=fit_method,
+    ),
+    Method(
+        name="contrastive-tuned",
+        title="contrastive, steps chosen",
+        source=_SOURCE,
+        trust="ours",
+        notes="The number of steps is chosen by held-out anchors.",
+        settings=ContrastiveSettings(),
+        grid={"steps": (200, 100, 50, 400)},
+        fit=fit_method,
+    ),
+)

@@ -74,6 +74,8 @@ Fit = Callable[..., Scorer]
 """fit(anchors, pools, *, settings, key) -> scorer."""
 FitMany = Callable[..., Iterable[Scorer]]
 """fit_many(anchors, pools, *, candidates, key) -> one scorer a candidate, in order."""
+Choose = Callable[..., tuple[Any, int]]
+"""choose(anchors, pools, *, settings, key) -> (chosen settings, held-out anchors)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,10 @@ class Method:
     grid: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     """Settings chosen by held-out anchors, with their candidates; the first of each
     is preferred where the anchors cannot tell. Empty: nothing is tuned."""
+    tuned: tuple[str, ...] = ()
+    """Further settings that the method chooses by held-out anchors in its own way."""
+    choose: Choose | None = None
+    """That way, where it comes before the fit; None: inside the fit, or none."""
     short: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Settings of a shorter schedule for a CPU; a table that uses it says so."""
     fit: Fit

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import tyro
 
+from anchordot_jax.cli.compare import Compare
 from anchordot_jax.cli.demo import Demo
 from anchordot_jax.cli.embed import Embed
 from anchordot_jax.cli.eval import Eval
@@ -27,6 +28,7 @@ Command = (
     | Annotated[Embed, tyro.conf.subcommand("embed")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Search, tyro.conf.subcommand("search")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
 )
 
 DESCRIPTION = """\

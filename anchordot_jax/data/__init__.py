@@ -13,6 +13,7 @@ from anchordot_jax.data.source import EmbeddingSource as EmbeddingSource
 from anchordot_jax.data.splits import Split as Split
 from anchordot_jax.data.splits import protocol_split as protocol_split
 from anchordot_jax.data.splits import read_split as read_split
+from anchordot_jax.data.splits import redraw_split as redraw_split
 from anchordot_jax.data.splits import split_by_exclusion as split_by_exclusion
 from anchordot_jax.data.splits import split_digest as split_digest
 from anchordot_jax.data.splits import write_split as write_split

@@ -132,6 +132,51 @@ def protocol_split(n: int, *, seed: int, anchors: int, test: int) -> Split:
     )
 
 
+def redraw_split(
+    pairs: NDArray[np.int64], n_x: int, n_y: int, *, seed: int, anchors: int, test: int
+) -> Split:
+    """Return a random split of many known pairs into anchors, test pairs and pools.
+
+    The pairs are permuted by `numpy.random.default_rng(seed)`: the first `anchors` are
+    anchors, the next `test` are test pairs; of the rest the first half gives its x rows
+    to the x pool and the second half its y rows to the y pool, so that no pool row's
+    partner is in the other pool. Rows in no pair join their side's pool. For n rows
+    that are paired one to one in order this is `protocol_split`.
+
+    Raises:
+        InputError: too few pairs, a row in several pairs, or an empty pool.
+    """
+    if anchors < 2 or test < 1 or len(pairs) < anchors + test:
+        raise InputError(
+            f"{len(pairs)} pairs cannot give {anchors} anchors and {test} test pairs; "
+            "it takes at least 2 anchors and 1 test pair."
+        )
+    for column, (side, n) in enumerate((("x", n_x), ("y", n_y))):
+        rows, counts = np.unique(pairs[:, column], return_counts=True)
+        _check_range(rows, n, side)
+        if (counts > 1).any():
+            raise InputError(
+                f"Row {rows[counts > 1][0]} of {side} is in several pairs, so that a "
+                "random split could put it on both sides; keep one pair a row, or give "
+                "the test pairs in a file of their own."
+            )
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    first, second, rest = np.split(pairs[order], [anchors, anchors + test])
+    half = len(rest) // 2
+    pools = []
+    for column, (side, n, kept) in enumerate(
+        (("x", n_x, rest[:half]), ("y", n_y, rest[half:]))
+    ):
+        alone = np.setdiff1d(np.arange(n), pairs[:, column])
+        pools.append(np.sort(np.concatenate([alone, kept[:, column]])).astype(np.int64))
+        if not len(pools[-1]):
+            raise InputError(
+                f"No row of {side} is left for its pool; ask for fewer anchors or test "
+                "pairs."
+            )
+    return Split(first.astype(np.int64), second.astype(np.int64), *pools)
+
+
 def split_digest(split: Split) -> str:
     """Return 16 hexadecimal digits that change whenever the split does."""
     digest = hashlib.sha256()

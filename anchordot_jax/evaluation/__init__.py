@@ -1,6 +1,7 @@
 """Evaluation of aligned embeddings: retrieval, hubness and spectra."""
 
 from anchordot_jax.evaluation.hubness import k_occurrence, skewness
+from anchordot_jax.evaluation.mutual_knn import mutual_knn_alignment
 from anchordot_jax.evaluation.pairs import PairedRows, positives_from_pairs
 from anchordot_jax.evaluation.retrieval import (
     Retrieval,
@@ -24,6 +25,7 @@ __all__ = [
     "expected_rank",
     "k_occurrence",
     "mean_reciprocal_rank",
+    "mutual_knn_alignment",
     "participation_ratio",
     "participation_ratio_of_spectrum",
     "positives_from_pairs",

@@ -84,7 +84,7 @@ def retrieve(
     counts = np.empty((3, q), np.int64)
     neighbours = np.empty((q, k), np.int32)
     for rows, tile in score_blocks(scoring, block_bytes):
-        block, nearest = _rank_in_tile(tile, pad_rows(table[rows], len(tile)), k)
+        block, nearest = rank_in_tile(tile, pad_rows(table[rows], len(tile)), k)
         valid = rows.stop - rows.start
         counts[:, rows] = np.asarray(block)[:, :valid]
         neighbours[rows] = np.asarray(nearest)[:valid]
@@ -195,14 +195,17 @@ def evaluate(
             offsets=offsets,
             block_bytes=block_bytes,
         )
-        for name, value in _direction_metrics(retrieval, ks).items():
+        for name, value in direction_metrics(retrieval, ks).items():
             metrics[f"{direction}/{name}"] = value
     metrics["x/participation_ratio"] = participation_ratio(x)
     metrics["y/participation_ratio"] = participation_ratio(y)
     return metrics
 
 
-def _direction_metrics(retrieval: Retrieval, ks: Sequence[int]) -> dict[str, float]:
+def direction_metrics(
+    retrieval: Retrieval, ks: Sequence[int] = (1, 5, 10)
+) -> dict[str, float]:
+    """Return one direction's metrics: the keys of `evaluate` without the direction."""
     ranks = expected_rank(retrieval)
     recalls = {f"recall@{k}": recall_at_k(retrieval, k) for k in ks}
     return recalls | {
@@ -214,7 +217,7 @@ def _direction_metrics(retrieval: Retrieval, ks: Sequence[int]) -> dict[str, flo
 
 
 @functools.partial(jax.jit, static_argnames="k")
-def _rank_in_tile(
+def rank_in_tile(
     tile: jax.Array, positives: AnyArray, k: int
 ) -> tuple[jax.Array, jax.Array]:
     """Return (greater, tied_other, tied_positive) [3, b] and the top k [b, k]."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float
 
-from anchordot_jax.maps import linear, relative, student
+from anchordot_jax.maps import linear, relative, spectral, student
 from anchordot_jax.students import Params
 
 Settings = Mapping[str, Any]
@@ -31,6 +31,10 @@ KINDS: Mapping[str, Kind] = {
     "students": Kind(student.embed, student.dims, student.check),
     "linear": Kind(linear.embed, linear.dims, linear.check),
     "relative": Kind(relative.embed, relative.dims, relative.check),
+    "spectral": Kind(spectral.embed, spectral.dims, spectral.check),
+    "nystrom": Kind(
+        spectral.embed_nystrom, spectral.dims_nystrom, spectral.check_nystrom
+    ),
 }
 
 __all__ = ["KINDS", "Kind", "Settings"]

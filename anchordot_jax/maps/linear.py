@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -39,7 +41,9 @@ def embed(
     del settings
     own = params[side]
     centred = profiles.normalize(rows) - own["mean"][None, :]
-    projected = centred @ own["kernel"]
+    # Whitening kernels multiply rounding errors, so the product is a full float32 one.
+    highest = jax.lax.Precision.HIGHEST
+    projected = jnp.matmul(centred, own["kernel"], precision=highest)
     weighted: Array = profiles.normalize(projected) * own["weights"][None, :]
     return weighted
 

@@ -30,14 +30,24 @@ def embed(
     anchors = jnp.asarray(params[side]["anchors"])
     unit = profiles.normalize(rows)
     similarities = jnp.matmul(unit, anchors.T, precision=HIGHEST)
-    non_zeros = min(settings["non_zeros"], len(anchors))
     if settings["clip"]:
         similarities = jnp.maximum(similarities, 0)
+    if settings["non_zeros"] < len(anchors):
+        similarities = _largest(similarities, settings["non_zeros"])
+    if not settings["normalize"]:
+        powers: Array = similarities ** settings["exponent"]
+        return powers
+    # High powers of small numbers leave float32; here their scale is lost anyway.
+    greatest = jnp.abs(similarities).max(axis=1, keepdims=True)
+    scaled = similarities / jnp.where(greatest > 0, greatest, 1)
+    return profiles.normalize(scaled ** settings["exponent"])
+
+
+def _largest(similarities: Array, non_zeros: int) -> Array:
+    """Return the similarities with all but the largest of each row set to 0."""
     kept, columns = jax.lax.top_k(similarities, non_zeros)
-    powers = kept ** settings["exponent"]
-    at_row = jnp.arange(len(unit))[:, None]
-    sparse = jnp.zeros_like(similarities).at[at_row, columns].set(powers)
-    return profiles.normalize(sparse) if settings["normalize"] else sparse
+    at_row = jnp.arange(len(similarities))[:, None]
+    return jnp.zeros_like(similarities).at[at_row, columns].set(kept)
 
 
 def dims(params: Params, side: str) -> tuple[int, int]:
@@ -49,7 +59,9 @@ def dims(params: Params, side: str) -> tuple[int, int]:
 def check(params: Params) -> None:
     """Raise ValueError, naming the array, unless these are paired anchors."""
     for side in ("x", "y"):
-        if getattr(params.get(side, {}).get("anchors"), "ndim", 0) != 2:
+        own = params.get(side)
+        anchors = own.get("anchors") if isinstance(own, Mapping) else None
+        if getattr(anchors, "ndim", 0) != 2:
             raise ValueError(f"{side}.anchors")
     if len(params["x"]["anchors"]) != len(params["y"]["anchors"]):
         raise ValueError("y.anchors")

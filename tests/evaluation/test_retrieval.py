@@ -22,11 +22,11 @@ from anchordot_jax.evaluation.hubness import skewness
 from anchordot_jax.evaluation.pairs import positives_from_pairs
 from anchordot_jax.evaluation.retrieval import (
     Retrieval,
-    _rank_in_tile,
     chance_recall,
     evaluate,
     expected_rank,
     mean_reciprocal_rank,
+    rank_in_tile,
     recall_at_k,
     retrieve,
 )
@@ -221,7 +221,7 @@ def test_no_array_has_the_size_of_the_score_matrix():
     rows = block_rows(m, m, BLOCK_BYTES)
     tile = jax.ShapeDtypeStruct((rows, m), jnp.float32)
     positives = jax.ShapeDtypeStruct((rows, 5), jnp.int32)
-    traced = jax.make_jaxpr(lambda t, p: _rank_in_tile(t, p, k=10))(tile, positives)
+    traced = jax.make_jaxpr(lambda t, p: rank_in_tile(t, p, k=10))(tile, positives)
     assert largest(traced.jaxpr) == rows * m < m * m / 100
 
 

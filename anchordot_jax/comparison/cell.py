@@ -1,0 +1,139 @@
+"""One method on one problem with one seed: choose, fit, score."""
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from anchordot_jax import evaluation
+from anchordot_jax.baselines import tuning
+from anchordot_jax.baselines.protocol import Method, Scorer
+from anchordot_jax.comparison.memory import peak_memory
+from anchordot_jax.comparison.problem import Problem
+from anchordot_jax.errors import InputError
+from anchordot_jax.evaluation.retrieval import Retrieval, direction_metrics
+from anchordot_jax.model import AlignedModel
+
+SCHEMA = 1
+
+
+def run_cell(
+    method: Method, problem: Problem, *, seed: int, short: bool = False
+) -> dict[str, Any]:
+    """Return one cell's result, JSON values.
+
+    The settings are chosen by held-out anchors, the method is fitted on all anchors,
+    and only then are the test items scored. `status` is "done"; "refused" where the
+    method cannot run on such data, with the reason; or "failed".
+
+    Args:
+        method: what is run.
+        problem: what it is given.
+        seed: fixes every random draw of the method.
+        short: whether to take the method's shorter schedule.
+    """
+    settings = settings_of(method, short=short)
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "method": method.name,
+        "seed": seed,
+        "problem": problem.digest(),
+        "short": short and bool(method.short),
+        "settings": dataclasses.asdict(settings),
+    }
+    start = time.perf_counter()
+    try:
+        with peak_memory() as peak:
+            chosen = _choose(method, problem, settings, seed)
+            tuned = time.perf_counter()
+            scorer = method.fit(
+                problem.anchors,
+                problem.pools,
+                settings=chosen.settings,
+                key=jax.random.key(seed),
+            )
+            fitted = time.perf_counter()
+    except InputError as error:
+        return record | {"status": "refused", "reason": str(error)}
+    except Exception as error:  # noqa: BLE001
+        # Whatever a method dies of, the others are still worth having.
+        reason = f"{type(error).__name__}: {error}"
+        return record | {"status": "failed", "reason": reason}
+    retrievals = score(scorer, problem)
+    scored = time.perf_counter()
+    return record | {
+        "status": "done",
+        "chosen": dataclasses.asdict(chosen.settings),
+        "tuned": list(method.grid) + list(method.tuned),
+        "n_heldout": chosen.n_heldout,
+        "curve": [
+            {**dataclasses.asdict(c.settings), **_numbers(c)} for c in chosen.curve
+        ],
+        "facts": {k: v for k, v in scorer.info.items() if k != "settings"},
+        "seconds": {
+            "tuning": tuned - start,
+            "fit": fitted - tuned,
+            "scoring": scored - fitted,
+        },
+        "peak_memory": peak.bytes,
+        "metrics": {
+            f"{way}/{name}": value
+            for way, retrieval in retrievals.items()
+            for name, value in direction_metrics(retrieval).items()
+        },
+        "ranks": {
+            way: evaluation.expected_rank(retrieval).tolist()
+            for way, retrieval in retrievals.items()
+        },
+    }
+
+
+def settings_of(method: Method, *, short: bool) -> Any:
+    """Return the settings that a method starts from."""
+    if not short:
+        return method.settings
+    return dataclasses.replace(method.settings, **method.short)
+
+
+def score(scorer: Scorer, problem: Problem) -> dict[str, Retrieval]:
+    """Return where each test item's partner stands, both ways."""
+    if isinstance(scorer, AlignedModel):
+        x, y = scorer.embed_x(problem.test_x), scorer.embed_y(problem.test_y)
+        ways = {"x2y": (x, y), "y2x": (y, x)}
+    else:
+        scores = scorer.scores(problem.test_x, problem.test_y)
+        # Scores are inner products with unit vectors: one way to rank serves both.
+        ways = {
+            way: (matrix, np.eye(matrix.shape[1], dtype=np.float32))
+            for way, matrix in scores._asdict().items()
+        }
+    return {
+        way: evaluation.retrieve(*rows, getattr(problem, f"positives_{way}"))
+        for way, rows in ways.items()
+    }
+
+
+def _choose(
+    method: Method, problem: Problem, settings: Any, seed: int
+) -> tuning.Choice:
+    key = jax.random.fold_in(jax.random.key(seed), 1)
+    if method.choose is not None:
+        chosen, n_heldout = method.choose(
+            problem.anchors,
+            problem.pools,
+            settings=settings,
+            key=jax.random.key(seed),
+        )
+        return tuning.Choice(chosen, (), n_heldout)
+    return tuning.choose(
+        method, problem.anchors, problem.pools, settings=settings, key=key
+    )
+
+
+def _numbers(candidate: tuning.Candidate) -> dict[str, float]:
+    return {
+        "log_rank": candidate.log_rank,
+        "standard_error": candidate.standard_error,
+    }
