@@ -17,7 +17,13 @@ from ott.solvers.linear import acceleration, sinkhorn
 import reference
 from anchordot_jax import coupling, geometry
 from anchordot_jax.config import CouplingConfig
-from anchordot_jax.coupling import block_targets, plan_block, solve_coupling
+from anchordot_jax.coupling import (
+    block_targets,
+    log_plan,
+    plan_block,
+    solve_cost,
+    solve_coupling,
+)
 
 N, M, R = 53, 37, 6
 EPSILON = 0.05
@@ -432,3 +438,33 @@ def test_targets_of_a_block_without_mass(seed, shift_f, shift_g):
     atol = 2e-4 if max(abs(shift_f), abs(shift_g)) > 1 else 5e-5
     np.testing.assert_allclose(by_row, rows, atol=atol)
     np.testing.assert_allclose(by_column, columns, atol=atol)
+
+
+def test_a_cost_given_whole_is_solved_alike():
+    """The potentials of a cost that is no inner product are POT's."""
+    cost = np.random.default_rng(5).random((9, 7))
+    a, b = marginals(9, 7)
+    solved = solve_cost(cost.astype(np.float32), 0.1, a=a, b=b, config=TIGHT)
+    assert bool(solved.converged)
+    expected = solve_pot(cost, a, b, 0.1)
+    assert_same_potentials((solved.f, solved.g), expected, 0.1)
+
+
+def test_the_plan_of_a_cost_given_whole():
+    """exp(log plan) has the marginals, and is what the potentials say."""
+    cost = np.random.default_rng(6).random((9, 7)).astype(np.float32)
+    solved = solve_cost(cost, 0.1, config=TIGHT)
+    plan = np.exp(np.asarray(log_plan(solved, cost), np.float64))
+    np.testing.assert_allclose(plan.sum(0), 1 / 7, atol=1e-5)
+    np.testing.assert_allclose(plan.sum(1), 1 / 9, atol=1e-5)
+    expected = reference.plan(cost, solved.f, solved.g, 0.1)
+    np.testing.assert_allclose(plan, expected, rtol=1e-4)
+
+
+def test_a_profile_cost_given_whole_is_the_same_problem():
+    """solve_cost(1 - x y^T) gives solve_coupling(x, y)'s potentials."""
+    x, y = pools()
+    cost = reference.cost(x, y).astype(np.float32)
+    whole, factored = solve_cost(cost, EPSILON), solve_coupling(x, y, EPSILON)
+    assert int(whole.n_iterations) == int(factored.n_iterations)
+    assert_same_potentials((whole.f, whole.g), (factored.f, factored.g), EPSILON)

@@ -20,6 +20,7 @@ from anchordot_jax.distillation import (
     Pools,
     _draw_chunks,
     clamp_scale,
+    given_plan,
     info_nce,
     init_training,
     make_optimizer,
@@ -27,6 +28,7 @@ from anchordot_jax.distillation import (
     soft_contrastive_loss,
     train_epoch,
 )
+from anchordot_jax.distillation import train as train_all
 
 N, M, N_ANCHORS, DIM_X, DIM_Y = 50, 35, 12, 10, 8
 CONFIG = DistillationConfig(
@@ -514,3 +516,61 @@ def test_metrics_carry_the_scale():
     state, (metrics,) = train(1)
     expected = np.exp(float(state.params["log_scale"]))
     np.testing.assert_allclose(metrics.logit_scale, expected, rtol=1e-6)
+
+
+def whole_plan(log_plan):
+    """Return the planted pools with a plan given whole."""
+    pools, anchors = planted()
+    return given_plan(pools.x, pools.y, log_plan), anchors
+
+
+def test_a_plan_given_whole_teaches_the_same():
+    """The log plan of the potentials, up to a constant, has the same targets."""
+    pools, anchors = planted()
+    cost = 1 - np.asarray(pools.coordinates_x) @ np.asarray(pools.coordinates_y).T
+    log_plan = (
+        np.asarray(pools.f)[:, None] + np.asarray(pools.g)[None, :] - cost
+    ) / 0.1
+    _, (expected,) = train(1)
+    whole, _ = whole_plan(log_plan + 3.5)
+    _, metrics = train_epoch(
+        start(), whole, anchors, config=CONFIG, chunks=CHUNKS, key=jax.random.key(1)
+    )
+    np.testing.assert_allclose(metrics.pool_loss, expected.pool_loss, rtol=1e-5)
+    np.testing.assert_allclose(metrics.anchor_loss, expected.anchor_loss, rtol=1e-5)
+    other, _ = whole_plan(-log_plan)
+    _, metrics = train_epoch(
+        start(), other, anchors, config=CONFIG, chunks=CHUNKS, key=jax.random.key(1)
+    )
+    assert abs(metrics.pool_loss - expected.pool_loss) > 1e-3
+
+
+def test_the_whole_training_is_its_epochs():
+    """`train` is init_training and train_epoch, to the last bit."""
+    pools, anchors = planted()
+    keys = {"key_students": jax.random.key(0), "key_chunks": jax.random.key(1)}
+    whole = train_all(pools, anchors, config=CONFIG, **keys)
+    state, _ = train(CONFIG.epochs)
+    assert int(whole.epoch) == CONFIG.epochs
+    assert_identical(whole, state)
+
+
+def test_a_plan_alone_can_teach():
+    """Without anchors the pools' chunks are the only ones."""
+    pools, _ = planted()
+    assert plan_chunks(N, M, 0, CONFIG.chunk_size).anchor_steps == 0
+    nobody = Anchors(jnp.zeros((0, DIM_X)), jnp.zeros((0, DIM_Y)))
+    keys = {"key_students": jax.random.key(0), "key_chunks": jax.random.key(1)}
+    state = train_all(pools, nobody, config=CONFIG, **keys)
+    assert steps_taken(state) == CONFIG.epochs * CHUNKS.pool_steps
+    start_kernel = start().params["x"]["linear"]["kernel"]
+    assert not np.allclose(state.params["x"]["linear"]["kernel"], start_kernel)
+
+
+def test_a_training_that_diverges_is_stopped():
+    """A loss that is not finite ends the training with the epoch in the message."""
+    pools, anchors = planted()
+    spoilt = pools._replace(f=jnp.full(N, jnp.nan))
+    keys = {"key_students": jax.random.key(0), "key_chunks": jax.random.key(1)}
+    with pytest.raises(FloatingPointError, match="not finite after epoch 1"):
+        train_all(spoilt, anchors, config=CONFIG, **keys)

@@ -13,6 +13,7 @@ from anchordot_jax.data import (
     Split,
     protocol_split,
     read_split,
+    redraw_split,
     split_by_exclusion,
     split_digest,
     write_split,
@@ -218,3 +219,40 @@ def test_a_missing_split_is_refused(tmp_path: Path) -> None:
     """A missing file is refused."""
     with pytest.raises(InputError, match=r"cannot be read \(No such file"):
         read_split(tmp_path / "splits.json")
+
+
+def test_redrawing_aligned_pairs_is_the_standard_split() -> None:
+    pairs = np.repeat(np.arange(50)[:, None], 2, axis=1)
+    drawn = redraw_split(pairs, 50, 50, seed=3, anchors=10, test=8)
+    standard = protocol_split(50, seed=3, anchors=10, test=8)
+    for own, expected in zip(drawn, standard, strict=True):
+        np.testing.assert_array_equal(own, expected)
+
+
+def test_redrawn_pools_hold_no_partner_and_all_unpaired_rows() -> None:
+    pairs = np.stack([np.arange(30), 40 - np.arange(30)], axis=1)
+    split = redraw_split(pairs, 35, 50, seed=0, anchors=6, test=4)
+    partner = dict(pairs.tolist())
+    assert {30, 31, 32, 33, 34} <= set(split.pool_x.tolist())
+    assert set(range(11)) | set(range(41, 50)) <= set(split.pool_y.tolist())
+    partners = {partner[row] for row in split.pool_x.tolist() if row in partner}
+    assert not partners & set(split.pool_y.tolist())
+    used = set(split.anchors[:, 0]) | set(split.test_pairs[:, 0])
+    assert len(used) == 10
+    assert not used & set(split.pool_x.tolist())
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([[0, 0], [1, 1]], "2 pairs cannot give 3 anchors and 2 test pairs"),
+        ([[0, i] for i in range(6)], "Row 0 of x is in several pairs"),
+        ([[i, min(i, 4)] for i in range(6)], "Row 4 of y is in several pairs"),
+        ([[i, i + 5] for i in range(6)], "Row 10 of y does not exist"),
+        ([[i, i] for i in range(5)], "No row of x is left for its pool"),
+    ],
+)
+def test_pairs_that_cannot_be_redrawn(pairs: list[list[int]], message: str) -> None:
+    n = 5 if "left" in message else 10
+    with pytest.raises(InputError, match=message):
+        redraw_split(np.array(pairs), n, 10, seed=0, anchors=3, test=2)
