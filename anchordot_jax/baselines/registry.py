@@ -7,6 +7,7 @@ from anchordot_jax.baselines import (
     anchordot,
     asif,
     contrastive,
+    couplings,
     csa,
     linear,
     profile_matching,
@@ -22,6 +23,7 @@ MODULES = (
     linear,
     ridge_cca,
     profile_matching,
+    couplings,
     anchordot,
 )
 

@@ -19,7 +19,7 @@ from anchordot_jax.model import AlignedModel
 
 HELDOUT = 0.2
 """Share of the anchors that a draw holds out."""
-MIN_HELDOUT = 100
+MIN_HELDOUT = 60
 """Draws are added until so many anchors were held out, or all were."""
 MIN_ANCHORS = 10
 """With fewer anchors nothing is held out and the preferred settings are taken."""

@@ -1,0 +1,1 @@
+"""Other couplings of two pools: what AnchorDOT's profile cost is compared with."""

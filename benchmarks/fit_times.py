@@ -1,0 +1,104 @@
+"""Seconds and peak memory of one fit of every method at M = 2000, N = 500.
+
+The sizes of the AnchorDOT paper's Table 7, on planted data of its dimensions (384 and
+384 columns): pools of 2000 a side, 500 anchors. Settings are given, not chosen, so that
+fits alone are timed; each method is fitted in a process of its own, compilation
+included.
+
+    python benchmarks/fit_times.py --methods anchordot sotalign ridge-cca
+    python benchmarks/fit_times.py --schedule short
+"""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from typing import Literal
+
+import jax
+import numpy as np
+import tyro
+
+from anchordot_jax import Config
+from anchordot_jax.baselines.protocol import Anchors, Pools
+from anchordot_jax.baselines.registry import find_methods
+from anchordot_jax.comparison.memory import peak_memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Args:
+    """What to time."""
+
+    methods: tuple[str, ...] = ("all",)
+    schedule: Literal["full", "short"] = "full"
+    m: int = 2000
+    """Rows of each pool."""
+    n: int = 500
+    """Anchors."""
+    dim_x: int = 384
+    dim_y: int = 384
+    alone: bool = False
+    """Time the one method in this process and print JSON."""
+
+
+def planted(args: Args) -> tuple[Anchors, Pools]:
+    """Return anchors and pools that are noisy views of 40 common latents."""
+    rng = np.random.default_rng(0)
+    total = args.n + 2 * args.m
+    latent = rng.normal(size=(total, 40))
+    sides = []
+    for d in (args.dim_x, args.dim_y):
+        rows = latent @ rng.normal(size=(40, d)) + 4 * rng.normal(size=(total, d))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        sides.append(rows.astype(np.float32))
+    x, y = sides
+    n, m = args.n, args.m
+    return Anchors(x[:n], y[:n]), Pools(x[n : n + m], y[n + m :])
+
+
+def time_method(args: Args) -> dict[str, float]:
+    """Return the seconds and gigabytes of one fit."""
+    (method,) = find_methods(args.methods)
+    anchors, pools = planted(args)
+    settings = method.settings
+    if isinstance(settings, Config):
+        settings = dataclasses.replace(settings, gamma=0.75, eta=0.02)
+    if args.schedule == "short":
+        settings = dataclasses.replace(settings, **method.short)
+    start = time.perf_counter()
+    with peak_memory() as peak:
+        method.fit(anchors, pools, settings=settings, key=jax.random.key(0))
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "gigabytes": peak.bytes / 1e9}
+
+
+def main(args: Args) -> None:
+    """Time each method in a process of its own, and print a table."""
+    if args.alone:
+        print(json.dumps(time_method(args)))
+        return
+    print(f"{args.schedule} schedule, pools of {args.m}, {args.n} anchors")
+    print(f"{'method':28} {'seconds':>8} {'GB':>6}")
+    for method in find_methods(args.methods):
+        options = [
+            *("--methods", method.name, "--schedule", args.schedule, "--alone"),
+            *("--m", str(args.m), "--n", str(args.n)),
+            *("--dim-x", str(args.dim_x), "--dim-y", str(args.dim_y)),
+        ]
+        run = subprocess.run(
+            [sys.executable, __file__, *options], capture_output=True, text=True
+        )
+        if run.returncode:
+            reason = run.stderr.strip().splitlines()[-1:] or ["no output"]
+            print(f"{method.name:28} {reason[0]}")
+            continue
+        figures = json.loads(run.stdout.strip().splitlines()[-1])
+        print(
+            f"{method.name:28} {figures['seconds']:8.1f} {figures['gigabytes']:6.2f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
