@@ -117,7 +117,12 @@ def write_tables(args: Args, cases: list[tuple[str, int]], *, short: bool) -> No
         if not results:
             continue
         rows = report.write_report(
-            out, results, reference=REFERENCE, one_split=False, short=short
+            out,
+            results,
+            methods=METHODS,
+            reference=REFERENCE,
+            one_split=False,
+            short=short,
         )
         heads = tables.head_lines(REFERENCE)
         lines = tables.row_lines(rows, METHODS, short=short)

@@ -6,24 +6,46 @@ from collections.abc import Iterable
 from anchordot_jax.baselines import (
     anchordot,
     asif,
+    closest_point,
     contrastive,
     couplings,
     csa,
+    gromov_wasserstein,
     linear,
+    mini_vec2vec,
+    nnclr,
+    ot_clip,
     profile_matching,
     ridge_cca,
+    s_clip,
+    sail,
+    sotalign,
+    structure,
+    wasserstein_procrustes,
 )
 from anchordot_jax.baselines.protocol import Method
+from anchordot_jax.baselines.sue import fit as sue
 from anchordot_jax.errors import InputError
 
 MODULES = (
     contrastive,
     asif,
     csa,
+    sue,
     linear,
     ridge_cca,
+    sail,
+    structure,
+    ot_clip,
+    s_clip,
+    nnclr,
+    sotalign,
     profile_matching,
     couplings,
+    gromov_wasserstein,
+    wasserstein_procrustes,
+    closest_point,
+    mini_vec2vec,
     anchordot,
 )
 

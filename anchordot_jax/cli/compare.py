@@ -79,6 +79,7 @@ class Compare:
         table = report.write_report(
             self.out,
             results,
+            methods=METHODS,
             reference=self.reference,
             one_split=self.test_pairs is not None,
             short=self.schedule == "short",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from anchordot_jax import files
-from anchordot_jax.baselines.registry import METHODS
+from anchordot_jax.baselines.protocol import Method
 from anchordot_jax.comparison import plot, summary, tables
 from anchordot_jax.evaluation import chance_recall
 
@@ -16,6 +16,7 @@ def write_report(
     out: Path,
     results: Sequence[Mapping[str, Any]],
     *,
+    methods: Mapping[str, Method],
     reference: str,
     one_split: bool,
     short: bool,
@@ -25,12 +26,13 @@ def write_report(
     Args:
         out: the comparison's folder.
         results: all cells.
+        methods: the methods by name.
         reference: the method that the differences are taken from.
         one_split: whether all seeds share one split.
         short: whether the shorter schedules were taken.
     """
     rows = summary.summarize(results, reference=reference, one_split=one_split)
-    text = tables.markdown(rows, METHODS, results, reference=reference, short=short)
+    text = tables.markdown(rows, methods, results, reference=reference, short=short)
     with files.replacing(out / "table.md") as temporary:
         temporary.write_text(text, encoding="utf-8")
     tables.write_csv(out / "results.csv", results)
@@ -38,7 +40,7 @@ def write_report(
         chance = _chance(results)
         for name in ("recall.svg", "recall.png"):
             plot.plot_recalls(
-                out / name, rows, METHODS, reference=reference, chance=chance
+                out / name, rows, methods, reference=reference, chance=chance
             )
     return rows
 

@@ -51,8 +51,9 @@ def nystrom(
 
     psi(x) = sum_j p_j(x) v_j over the nearest points of x, where p(x) is
     exp(-|x - x_j|^2 / sigma^2) scaled to sum 1: one step of the graph's random walk
-    from x. With v = psi / mu it extends D^{-1} W psi = mu psi (Bengio et al. 2004,
-    "Out-of-sample extensions for LLE, Isomap, MDS, Eigenmaps, and spectral clustering").
+    from x. With v = psi / mu it extends D^{-1} W psi = mu psi (Bengio et al.
+    2004, "Out-of-sample extensions for LLE, Isomap, MDS, Eigenmaps, and spectral
+    clustering").
 
     Args:
         rows: `[n, d]`.
@@ -188,16 +189,17 @@ def _check_layers(layers: Any, where: str, width: int | None) -> int:
     for i in range(len(layers)):
         layer = layers.get(str(i), {})
         kernel, bias = layer.get("kernel"), layer.get("bias")
-        if getattr(kernel, "ndim", 0) != 2 or width not in (None, kernel.shape[0]):
+        shape: tuple[int, ...] = getattr(kernel, "shape", ())
+        if len(shape) != 2 or width not in (None, shape[0]):
             raise ValueError(f"{where}.{i}.kernel")
-        if getattr(bias, "shape", None) != kernel.shape[1:]:
+        if getattr(bias, "shape", None) != shape[1:]:
             raise ValueError(f"{where}.{i}.bias")
-        width = int(kernel.shape[1])
+        width = int(shape[1])
     return width or 0
 
 
 def _check_projection(own: Params, side: str, k: int) -> int:
-    shape = getattr(own.get("projection"), "shape", ())
+    shape: tuple[int, ...] = getattr(own.get("projection"), "shape", ())
     if len(shape) != 2 or shape[0] != k:
         raise ValueError(f"{side}.projection")
     _check_shape(own, side, "shift", shape[1:])
