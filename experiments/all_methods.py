@@ -1,14 +1,14 @@
 """Every method on every data set at hand, N = 500 (300) and 100 anchors, 5 seeds.
 
-Command (a folder of chebi20.h5, flickr8k.h5 and openclipart.h5; finished cells are kept
-in --out and skipped the next time, so it can be stopped and resumed):
+Command (a folder of chebi20.h5, flickr8k.h5 and openclipart.h5):
 
     python experiments/all_methods.py --data-folder ../shared/data --out runs/methods
 
 Protocol: N anchors, 400 test pairs, the other rows halved into an x pool and a y pool
 that share no item. Slow methods take their shorter schedule, which the table states.
-Writes one folder a data set and N with its cells, and `--tables`, one Markdown file of
-all tables.
+Every finished cell is one file in --out; all cells are collected in
+docs/all_methods.csv and tabulated in docs/all_methods.md. What is in either place is not
+run again, so the command can be stopped at any time and given again.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ import tyro
 
 from anchordot_jax import open_embeddings, protocol_split
 from anchordot_jax.baselines.registry import METHODS, find_methods
-from anchordot_jax.comparison import grid, report, tables
+from anchordot_jax.comparison import grid, summary, tables
 from anchordot_jax.comparison.problem import Problem, make_problem, shuffle_anchors
 
 DATASETS = {
@@ -30,6 +30,13 @@ DATASETS = {
     "openclipart": ("openclipart.h5::image", "openclipart.h5::text", (300, 100)),
 }
 TEST = 400
+INTRODUCTION = """\
+Real embeddings: photographs and captions (flickr8k), molecules and descriptions
+(chebi20: MiniMol; chebi20-fp: fingerprints), clip art and titles (openclipart). 400 test
+pairs; the rows that are neither anchors nor test pairs are halved into two pools without
+a common item. All methods of a seed have the same anchors, pools and test items. Made by
+
+"""
 REFERENCE = "anchordot"
 
 
@@ -41,8 +48,8 @@ class Args:
     """Folder of the embedding files."""
     out: Path = Path("runs/methods")
     """Folder of the cells, one folder a data set and N."""
-    tables: Path | None = None
-    """Markdown file to write the tables to; by default OUT/all_methods.md."""
+    docs: Path = Path("docs")
+    """Folder of all_methods.csv and all_methods.md."""
     datasets: tuple[str, ...] = tuple(DATASETS)
     methods: tuple[str, ...] = ("all",)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -85,60 +92,87 @@ def main(args: Args) -> None:
     methods = find_methods(args.methods)
     cases = [
         (dataset, n)
+        for i in range(2 if args.few else 1)
         for dataset in args.datasets
-        for n in DATASETS[dataset][2][: 2 if args.few else 1]
+        for n in DATASETS[dataset][2][i : i + 1]
     ]
-    short = args.schedule == "short"
+    known = known_cells(args)
     if not args.only_tables:
         for seed, (dataset, n) in itertools.product(args.seeds, cases):
             print(
                 f"{time.strftime('%H:%M')} seed {seed}, {dataset}, N = {n}", flush=True
             )
+            missing = [m for m in methods if (dataset, n, m.name, seed) not in known]
             grid.run_grid(
-                methods,
+                missing,
                 lambda seed, d=dataset, n=n: load_problem(args, d, n, seed),
                 args.out / f"{dataset}-{n}",
                 seeds=[seed],
-                short=short,
+                short=args.schedule == "short",
                 report=say,
             )
-    write_tables(args, cases, short=short)
+        known = known_cells(args)
+    write_tables(args, list(known.values()))
 
 
-def write_tables(args: Args, cases: list[tuple[str, int]], *, short: bool) -> None:
-    """Write each case's report, and one Markdown file of all."""
-    parts = ["# All methods on all data sets", "", f"```\n{command(args)}\n```"]
-    legend: list[str] = []
-    for dataset, n in cases:
-        out = args.out / f"{dataset}-{n}"
-        order = list(METHODS)
-        results = [r for r in grid.stored_results(out) if r["method"] in METHODS]
-        results.sort(key=lambda r: (order.index(r["method"]), r["seed"]))
-        if not results:
-            continue
-        rows = report.write_report(
-            out,
-            results,
-            methods=METHODS,
-            reference=REFERENCE,
-            one_split=False,
-            short=short,
+def known_cells(args: Args) -> dict[tuple[str, int, str, int], dict]:
+    """Return the finished cells by data set, N, method and seed."""
+    cells = []
+    if (args.docs / "all_methods.csv").exists():
+        cells += tables.read_csv(args.docs / "all_methods.csv")
+    for folder in sorted(args.out.glob("*-*")):
+        dataset, n = folder.name.rsplit("-", 1)
+        cells += [
+            {"dataset": dataset, "n": n, **cell} for cell in grid.stored_results(folder)
+        ]
+    known = {
+        (c["dataset"], int(c["n"]), c["method"], c["seed"]): c
+        for c in cells
+        if c["status"] != "failed" and c["method"] in METHODS
+    }
+    problems: dict[tuple[str, int, int], str] = {}
+    for (dataset, n, method, seed), cell in known.items():
+        digest = problems.setdefault((dataset, n, seed), cell["problem"])
+        if cell["problem"] != digest:
+            raise SystemExit(f"{method}, {dataset}, N = {n}, seed {seed}: other data")
+    return known
+
+
+def write_tables(args: Args, cells: list[dict]) -> None:
+    """Write all cells as one CSV, and a table for each data set and N as Markdown."""
+    order, datasets = list(METHODS), list(DATASETS)
+    cells.sort(
+        key=lambda c: (
+            datasets.index(c["dataset"]),
+            -int(c["n"]),
+            order.index(c["method"]),
+            c["seed"],
         )
-        heads = tables.head_lines(REFERENCE)
-        lines = tables.row_lines(rows, METHODS, short=short)
-        parts += ["", f"## {dataset}, N = {n}", "", *heads, *lines]
-        parts += tables.missing_lines(results)
-        legend = tables.legend_lines(rows, METHODS, short=short)
-    path = args.tables or args.out / "all_methods.md"
-    path.write_text("\n".join([*parts, "", "## Notes", "", *legend, ""]))
-    print(f"{path} written")
+    )
+    args.docs.mkdir(exist_ok=True)
+    keys = ("dataset", "n", *tables.KEYS)
+    tables.write_csv(args.docs / "all_methods.csv", cells, keys=keys)
+    short = args.schedule == "short"
+    parts = ["# All methods on all data sets", "", INTRODUCTION, f"    {command(args)}"]
+    for (dataset, n), group in itertools.groupby(
+        cells, key=lambda c: (c["dataset"], int(c["n"]))
+    ):
+        own = list(group)
+        rows = summary.summarize(own, reference=REFERENCE, one_split=False)
+        parts += ["", f"## {dataset}, N = {n}", "", *tables.head_lines(REFERENCE)]
+        parts += tables.row_lines(rows, METHODS, short=short)
+        parts += tables.missing_lines(own)
+    everyone = [find_methods([name])[0] for name in order]
+    parts += ["", "## Notes", "", *tables.legend_lines(everyone, short=short), ""]
+    (args.docs / "all_methods.md").write_text("\n".join(parts), encoding="utf-8")
+    print(f"{args.docs / 'all_methods.md'} written, {len(cells)} cells")
 
 
 def command(args: Args) -> str:
     """Return the command that makes the tables."""
     return (
         f"python experiments/all_methods.py --data-folder {args.data_folder} "
-        f"--out {args.out} --schedule {args.schedule}"
+        f"--schedule {args.schedule}"
     )
 
 

@@ -132,7 +132,7 @@ METHODS = (
         trust="ours",
         notes="The number of steps is chosen by held-out anchors.",
         settings=ContrastiveSettings(),
-        grid={"steps": (200, 100, 50, 400)},
+        grid={"steps": (200, 100, 50)},
         fit=fit_method,
     ),
 )

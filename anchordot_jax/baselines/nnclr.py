@@ -18,10 +18,10 @@ from anchordot_jax import matching
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
 from anchordot_jax.baselines.sail import (
-    RATES,
     SOTALIGN,
     check_count,
     check_weight,
+    choose_rate,
     draw_rows,
     embedded,
     finish,
@@ -162,7 +162,8 @@ METHODS = (
         "in common reimplementations; no support queue. Schedule as for SAIL.",
         needs=Needs(pools=True),
         settings=NnclrSettings(),
-        grid={"learning_rate": RATES},
+        tuned=("learning_rate",),
+        choose=choose_rate,
         short={"steps": 150},
         fit=fit_nnclr,
     ),

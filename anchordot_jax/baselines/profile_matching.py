@@ -14,6 +14,7 @@ import numpy as np
 import threadpoolctl
 
 from anchordot_jax import profiles
+from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import (
     Anchors,
     Method,
@@ -127,10 +128,12 @@ def fit_profile_rule(
         key: not used.
         rule: a key of `matching.rules.RULES`.
     """
-    (scorer,) = _fit_profile_rules(
-        anchors, pools, candidates=[settings], key=key, rule=rule
+    model = fit_profile(
+        anchors, pools, settings=settings, key=key, name=f"profile-{rule}"
     )
-    return scorer
+    own = dataclasses.asdict(settings)
+    del own["gamma"]
+    return RuleScorer(model=model, rule=rule, settings=own)
 
 
 def _fit_profiles(
@@ -157,24 +160,6 @@ def _fit_profiles(
         )
 
 
-def _fit_profile_rules(
-    anchors: Anchors,
-    pools: Pools,
-    *,
-    candidates: Sequence[ProfileRuleSettings],
-    key: jax.Array,
-    rule: str,
-) -> Iterator[RuleScorer]:
-    """Yield the scorer of each candidate; the anchors are factorised once."""
-    models = _fit_profiles(
-        anchors, pools, candidates=candidates, key=key, name=f"profile-{rule}"
-    )
-    for settings, model in zip(candidates, models, strict=True):
-        own = dataclasses.asdict(settings)
-        del own["gamma"]
-        yield RuleScorer(model=model, rule=rule, settings=own)
-
-
 def _padded(values: np.ndarray, width: int) -> np.ndarray:
     """Return the values with zeros after them along the last axis."""
     before = [(0, 0)] * (values.ndim - 1)
@@ -185,6 +170,17 @@ ANCHORDOT = (
     "Kordes and Dorent, Representation Alignment from a Few Paired Data via Distilled "
     "Optimal Transport, arXiv:2610.12781, 2026"
 )
+
+
+def choose_gamma(
+    anchors: Anchors, pools: Pools, *, settings: ProfileRuleSettings, key: jax.Array
+) -> tuple[ProfileRuleSettings, int]:
+    """Return the settings with nearest neighbours' gamma: one cost for all rules."""
+    nearest = METHODS[0]
+    plain = nearest.settings
+    chosen = tuning.choose(nearest, anchors, pools, settings=plain, key=key)
+    gamma = chosen.settings.gamma
+    return dataclasses.replace(settings, gamma=gamma), chosen.n_heldout
 
 
 def _rule_method(
@@ -198,9 +194,9 @@ def _rule_method(
         notes=notes,
         needs=Needs(transductive=True),
         settings=ProfileRuleSettings(),
-        grid={"gamma": GAMMAS},
+        tuned=("gamma",),
+        choose=choose_gamma,
         fit=functools.partial(fit_profile_rule, rule=rule),
-        fit_many=functools.partial(_fit_profile_rules, rule=rule),
     )
 
 

@@ -16,10 +16,10 @@ from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.affinity import standardized
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
 from anchordot_jax.baselines.sail import (
-    RATES,
     SOTALIGN,
     check_count,
     check_weight,
+    choose_rate,
     draw_rows,
     embedded,
     finish,
@@ -178,7 +178,8 @@ METHODS = (
         "SAIL.",
         needs=Needs(pools=True),
         settings=SClipSettings(),
-        grid={"learning_rate": RATES},
+        tuned=("learning_rate",),
+        choose=choose_rate,
         short={"steps": 150, "pool_batch": 500},
         fit=fit_s_clip,
     ),

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from anchordot_jax.arrays import AnyArray
+from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
 from anchordot_jax.baselines.sail import (
     SOTALIGN,
@@ -233,6 +234,21 @@ def _train(
     )
 
 
+RATES = (1e-3, 3e-4)
+"""Learning rates chosen among."""
+
+
+def choose_rate(
+    anchors: Anchors, pools: Pools, *, settings: StructureSemiSettings, key: jax.Array
+) -> tuple[StructureSemiSettings, int]:
+    """Return the settings with the supervised form's rate, and the anchors held out."""
+    names = [field.name for field in dataclasses.fields(StructureSettings)]
+    plain = StructureSettings(**{name: getattr(settings, name) for name in names})
+    chosen = tuning.choose(METHODS[0], anchors, pools, settings=plain, key=key)
+    rate = chosen.settings.learning_rate
+    return dataclasses.replace(settings, learning_rate=rate), chosen.n_heldout
+
+
 SOURCE = (
     'Gröger et al., "With Limited Data for Multimodal Alignment, Let the STRUCTURE '
     'Guide You" (NeurIPS 2025)'
@@ -250,7 +266,7 @@ METHODS = (
         "the arguments. LayerNorm and a linear map as elsewhere here; no choice of "
         "encoder layers. Their batch, steps and dimension are not known.",
         settings=StructureSettings(),
-        grid={"learning_rate": (1e-3, 3e-4, 1e-4)},
+        grid={"learning_rate": RATES},
         short={"steps": 150},
         fit=fit_structure,
     ),
@@ -264,7 +280,8 @@ METHODS = (
         "STRUCTURE allows for.",
         needs=Needs(pools=True),
         settings=StructureSemiSettings(),
-        grid={"learning_rate": (1e-3, 3e-4, 1e-4)},
+        tuned=("learning_rate",),
+        choose=choose_rate,
         short={"steps": 100, "pool_batch": 250},
         fit=fit_structure_semi,
     ),

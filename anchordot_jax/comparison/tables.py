@@ -9,6 +9,7 @@ from typing import Any
 from anchordot_jax import files
 from anchordot_jax.baselines.protocol import Method
 from anchordot_jax.comparison.summary import MEAN, RECALLS, SKEWNESS, Interval, Row
+from anchordot_jax.errors import InputError
 
 HEADS = (
     "method",
@@ -34,7 +35,8 @@ def markdown(
 ) -> str:
     """Return the table, what its marks mean, and why a method is missing."""
     lines = [*head_lines(reference), *row_lines(rows, methods, short=short), ""]
-    lines += [*legend_lines(rows, methods, short=short), *missing_lines(results)]
+    shown = [methods[row.method] for row in rows]
+    lines += [*legend_lines(shown, short=short), *missing_lines(results)]
     return "\n".join(lines) + "\n"
 
 
@@ -74,9 +76,7 @@ def _marks(method: Method, *, short: bool) -> str:
     return marks + (" (?)" if method.trust in ("readme", "memory") else "")
 
 
-def legend_lines(
-    rows: Sequence[Row], methods: Mapping[str, Method], *, short: bool
-) -> list[str]:
+def legend_lines(methods: Iterable[Method], *, short: bool) -> list[str]:
     """Return what the marks mean, and every method's source and reading."""
     lines = [
         "Recall in %, mean (standard deviation) over the seeds; ties count in "
@@ -88,8 +88,7 @@ def legend_lines(
         "from a README or from memory of the paper.",
         "",
     ]
-    for row in rows:
-        method = methods[row.method]
+    for method in methods:
         changed = ""
         if short and method.short:
             values = ", ".join(f"{k} {v}" for k, v in method.short.items())
@@ -132,20 +131,27 @@ def _interval(difference: Interval | None) -> str:
     return f"{difference.mean:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}]"
 
 
-def write_csv(path: Path, results: Iterable[Mapping[str, Any]]) -> None:
-    """Write one line a cell: every metric, seconds, memory and the chosen settings."""
+KEYS = ("method", "seed", "status", "problem")
+
+
+def write_csv(
+    path: Path, results: Iterable[Mapping[str, Any]], *, keys: Sequence[str] = KEYS
+) -> None:
+    """Write one line a cell: every metric, seconds, memory and the chosen settings.
+
+    Args:
+        path: where to.
+        results: cells.
+        keys: entries of a cell that come first, as they are.
+    """
     rows = []
     for result in results:
-        row = {key: result[key] for key in ("method", "seed", "status", "problem")}
+        row = {key: result[key] for key in keys}
         if result["status"] == "done":
-            chosen = {k: result["chosen"].get(k) for k in result["tuned"]}
-            facts = {
-                k: result["facts"][k] for k in result["tuned"] if k in result["facts"]
-            }
             row |= dict(result["metrics"])
             row |= {f"seconds/{k}": v for k, v in result["seconds"].items()}
             row |= {"peak_memory": result["peak_memory"], "short": result["short"]}
-            row["chosen"] = " ".join(f"{k}={v}" for k, v in (chosen | facts).items())
+            row["chosen"] = _chosen_text(result)
         else:
             row["reason"] = result["reason"]
         rows.append(row)
@@ -157,3 +163,42 @@ def write_csv(path: Path, results: Iterable[Mapping[str, Any]]) -> None:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _chosen_text(result: Mapping[str, Any]) -> str:
+    """Return what was chosen by held-out anchors, "name=value ..."."""
+    if isinstance(result["chosen"], str):
+        return result["chosen"]
+    found = {k: result["chosen"].get(k) for k in result["tuned"]}
+    found |= {k: result["facts"][k] for k in result["tuned"] if k in result["facts"]}
+    return " ".join(f"{name}={value}" for name, value in found.items())
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """Return the cells that `write_csv` wrote, as far as a table needs them.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return [_cell_of_row(row) for row in csv.DictReader(file)]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path} is not a table of results: {error}.") from error
+
+
+def _cell_of_row(row: Mapping[str, str]) -> dict[str, Any]:
+    cell: dict[str, Any] = {k: v for k, v in row.items() if "/" not in k}
+    cell["seed"] = int(row["seed"])
+    if cell["status"] != "done":
+        return cell
+    numbers = {k: float(v) for k, v in row.items() if "/" in k and v}
+    seconds = {k: v for k, v in numbers.items() if k.startswith("seconds/")}
+    return cell | {
+        "metrics": {k: v for k, v in numbers.items() if k not in seconds},
+        "seconds": {k.removeprefix("seconds/"): v for k, v in seconds.items()},
+        "peak_memory": int(row["peak_memory"]),
+        "short": row["short"] == "True",
+    }
