@@ -7,8 +7,8 @@ Command (a folder of chebi20.h5, flickr8k.h5 and openclipart.h5):
 Protocol: N anchors, 400 test pairs, the other rows halved into an x pool and a y pool
 that share no item. Slow methods take their shorter schedule, which the table states.
 Every finished cell is one file in --out; all cells are collected in
-docs/all_methods.csv and tabulated in docs/all_methods.md. What is in either place is not
-run again, so the command can be stopped at any time and given again.
+docs/all_methods.csv and tabulated in docs/all_methods.md. What is in either place is
+not run again, so the command can be stopped at any time and given again.
 """
 
 import dataclasses
@@ -32,9 +32,10 @@ DATASETS = {
 TEST = 400
 INTRODUCTION = """\
 Real embeddings: photographs and captions (flickr8k), molecules and descriptions
-(chebi20: MiniMol; chebi20-fp: fingerprints), clip art and titles (openclipart). 400 test
-pairs; the rows that are neither anchors nor test pairs are halved into two pools without
-a common item. All methods of a seed have the same anchors, pools and test items. Made by
+(chebi20: MiniMol; chebi20-fp: fingerprints), clip art and titles (openclipart). 400
+test pairs; the rows that are neither anchors nor test pairs are halved into two pools
+without a common item. All methods of a seed have the same anchors, pools and test items.
+Made by
 
 """
 REFERENCE = "anchordot"

@@ -189,7 +189,12 @@ def _standardized(x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
 
 
 # A small fit that tells the candidates apart in seconds.
-_PROXY: dict[str, Any] = {"steps": 100, "learning_rate": 1e-3, "dim": 256, "max_pool": 1000}
+_PROXY: dict[str, Any] = {
+    "steps": 100,
+    "learning_rate": 1e-3,
+    "dim": 256,
+    "max_pool": 1000,
+}
 
 
 def choose_settings(

@@ -24,7 +24,14 @@ SMALL = {
     "n_checkpoints": 1,
     "distillation": DistillationConfig(dim=8, epochs=3, chunk_size=16),
     "epochs": 2,
-    "epochs_mmd": 2,
+    "hidden": (16, 8),
+    "residual_epochs": 2,
+    "eigenvectors": 8,
+    "components": 4,
+    "alpha_klot": 10.0,
+    "warm_iterations": 2,
+    "rounds": 2,
+    "restarts": 2,
 }
 
 
@@ -113,7 +120,7 @@ def test_fit_score_repeat_save_load(method: Method, tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.scores(x, y).y2x, scores.y2x)
 
     alone = scorer.scores(x[:3], y[:5])
-    same = np.allclose(alone.x2y, scores.x2y[:3, :5], atol=1e-5)
+    same = np.allclose(alone.x2y, scores.x2y[:3, :5], atol=1e-3)
     assert same is not method.needs.transductive
     json.dumps(dict(scorer.info), allow_nan=False)
 
@@ -128,7 +135,11 @@ def test_what_a_method_depends_on(method: Method) -> None:
         return method.fit(anchors, pools, settings=settings, key=key).scores(x, y).x2y
 
     first = scored(anchors, pools)
-    other_pools = Pools(pools.x[:36], pools.y[::-1][:34])
+    # Other rows of the same shape: nothing is compiled again.
+    other_pools = Pools(
+        np.concatenate([anchors.x[:30], pools.x[30:]]),
+        np.concatenate([anchors.y[10:40], pools.y[30:]]),
+    )
     if method.needs.pools:
         assert not np.allclose(scored(anchors, other_pools), first, atol=1e-6)
     else:

@@ -10,7 +10,7 @@ import pytest
 import planted
 import reference
 from anchordot_jax import AlignedModel, open_embeddings, profiles, protocol_split
-from anchordot_jax.baselines import profile_matching
+from anchordot_jax.baselines import profile_matching, tuning
 from anchordot_jax.baselines.profile_matching import (
     ProfileRuleSettings,
     ProfileSettings,
@@ -116,7 +116,10 @@ def test_methods_say_what_they_are(name):
     method = METHODS[name]
     assert method.needs.transductive == (name != "profile-nearest")
     assert not method.needs.pools
-    assert method.grid == {"gamma": (0.75, 0.0, 0.25, 0.5, 1.0)}
+    if name == "profile-nearest":
+        assert method.grid == {"gamma": (0.75, 0.0, 0.25, 0.5, 1.0)}
+    else:
+        assert method.tuned == ("gamma",)
     assert method.settings.gamma == 0.75
     info = json.loads(json.dumps(dict(fit(name, gamma=0.25).info)))
     assert info["method"] == name
@@ -124,7 +127,22 @@ def test_methods_say_what_they_are(name):
     assert info.get("rule", "nearest") == name.removeprefix("profile-")
 
 
-@pytest.mark.parametrize("name", ["profile-nearest", "profile-csls"])
+def test_all_rules_take_the_gamma_of_nearest_neighbours():
+    """One cost for all rules: the gamma that `tuning` chooses for the first method."""
+    anchors, pools, _, _ = problem()
+    nearest = METHODS["profile-nearest"]
+    expected = tuning.choose(
+        nearest, anchors, pools, settings=nearest.settings, key=KEY
+    )
+    rule = METHODS["profile-csls"]
+    settings = dataclasses.replace(rule.settings, csls_k=3)
+    chosen, n_heldout = rule.choose(anchors, pools, settings=settings, key=KEY)
+    assert chosen.gamma == expected.settings.gamma
+    assert chosen.csls_k == 3
+    assert n_heldout == expected.n_heldout > 0
+
+
+@pytest.mark.parametrize("name", ["profile-nearest"])
 def test_candidates_share_one_factorisation(name, monkeypatch):
     """All candidates of the grid are those fitted one by one; two SVDs of anchors."""
     anchors, pools, x, y = problem()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import reference
-from anchordot_jax.baselines import sail
+from anchordot_jax.baselines import sail, tuning
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.baselines.sail import SailSemiSettings, SailSettings
 from anchordot_jax.errors import InputError
@@ -221,4 +221,26 @@ def test_the_methods_are_well_described() -> None:
     for method in METHODS.values():
         short = dataclasses.replace(method.settings, **method.short)
         assert short.steps < method.settings.steps
-        assert len(method.candidates(short)) == len(sail.RATES)
+    assert METHODS["sail"].grid == {"learning_rate": sail.RATES}
+    assert METHODS["sail-semi"].tuned == ("learning_rate",)
+
+
+def test_the_semi_form_takes_the_supervised_rate(monkeypatch: Any) -> None:
+    """Chosen on the pairs alone, for as many steps as the fit will take."""
+    asked = []
+
+    def choose(
+        method: Any, anchors: Any, pools: Any, *, settings: Any, key: Any
+    ) -> Any:
+        asked.append((method.name, settings.steps))
+        chosen = dataclasses.replace(settings, learning_rate=0.25)
+        return tuning.Choice(chosen, (), 17)
+
+    monkeypatch.setattr(tuning, "choose", choose)
+    settings = sail.SailSemiSettings(steps=9, pool_batch=4)
+    chosen, n_heldout = sail.choose_rate(
+        None, None, settings=settings, key=jax.random.key(0)
+    )
+    assert asked == [("sail", 9)]
+    assert chosen == dataclasses.replace(settings, learning_rate=0.25)
+    assert n_heldout == 17

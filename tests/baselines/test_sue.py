@@ -209,3 +209,17 @@ def test_too_few_pairs_are_refused(planted):
     few = Anchors(anchors.x[:3], anchors.y[:3])
     with pytest.raises(InputError, match="allow 3 canonical directions, and 4"):
         fit_sue_spectral(few, pools, settings=CLOSED, key=jax.random.key(0))
+
+
+def test_a_constant_coordinate_is_left_out_of_the_scores() -> None:
+    """A graph's first mode is constant but for rounding, and must not be scaled up."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 40, 5))
+    y[:, :2] = x[:, :2]
+    noise = 1e-7 * rng.normal(size=(40, 1))
+    wide = np.concatenate([1 + noise, x], axis=1)
+    plain = canonical_projections(x, y, components=3, centered=True)
+    both = canonical_projections(wide, y, components=3, centered=True)
+    np.testing.assert_array_equal(both[0].kernel[0], 0)
+    np.testing.assert_allclose(both[0].kernel[1:], plain[0].kernel, atol=1e-8)
+    np.testing.assert_allclose(both[1].kernel, plain[1].kernel, atol=1e-8)
