@@ -17,7 +17,7 @@ from anchordot_jax.baselines.protocol import (
     check_equal_dimensions,
     make_model,
 )
-from anchordot_jax.comparison import grid, report
+from anchordot_jax.comparison import grid, report, summary, tables
 from anchordot_jax.comparison.cell import run_cell
 from anchordot_jax.comparison.memory import peak_memory
 from anchordot_jax.comparison.problem import Problem, make_problem
@@ -225,3 +225,25 @@ def test_the_peak_is_that_of_the_block() -> None:
     assert large.bytes > 320_000_000
     if not small.since_start:
         assert small.bytes < large.bytes - 200_000_000
+
+
+def test_the_csv_keeps_what_a_table_needs(tmp_path: Path) -> None:
+    """A table made of the CSV is the table made of the cells."""
+    results = run(tmp_path, method("one"), method("two", grid={"noise": (0.5,)}))
+    results += [run_cell(method("odd"), problem(dy=9), seed=0)]
+    tables.write_csv(tmp_path / "cells.csv", results)
+    read = tables.read_csv(tmp_path / "cells.csv")
+    options = {"reference": "two", "one_split": False}
+    assert summary.summarize(read, **options) == summary.summarize(results, **options)
+    assert tables.missing_lines(read) == tables.missing_lines(results)
+    tables.write_csv(tmp_path / "again.csv", read)
+    assert tables.read_csv(tmp_path / "again.csv") == read
+    assert read[0]["chosen"] == "noise=0.0"
+
+
+def test_a_csv_of_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.csv cannot be read"):
+        tables.read_csv(tmp_path / "none.csv")
+    (tmp_path / "odd.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="is not a table of results"):
+        tables.read_csv(tmp_path / "odd.csv")
