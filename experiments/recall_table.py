@@ -22,7 +22,7 @@ import numpy as np
 import tyro
 
 from anchordot_jax import AnchorDOT, Config, open_embeddings, protocol_split
-from anchordot_jax.baselines.contrastive import fit_contrastive
+from anchordot_jax.baselines.trained.contrastive import fit_contrastive
 from anchordot_jax.distillation import plan_chunks
 
 DATASETS = {

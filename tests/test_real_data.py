@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anchordot_jax import AnchorDOT, Config, open_embeddings, protocol_split
-from anchordot_jax.baselines.contrastive import fit_contrastive
+from anchordot_jax.baselines.trained.contrastive import fit_contrastive
 
 RECALLS = [f"{way}/recall@{k}" for way in ("x2y", "y2x") for k in (1, 5, 10)]
 

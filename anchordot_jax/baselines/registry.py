@@ -3,28 +3,31 @@
 import difflib
 from collections.abc import Iterable
 
-from anchordot_jax.baselines import (
-    anchordot,
+from anchordot_jax.baselines import anchordot
+from anchordot_jax.baselines.closed_form import (
     asif,
-    closest_point,
-    contrastive,
-    couplings,
     csa,
-    gromov_wasserstein,
     linear,
-    mini_vec2vec,
-    nnclr,
-    ot_clip,
     profile_matching,
     ridge_cca,
+)
+from anchordot_jax.baselines.plans import couplings, gromov_wasserstein
+from anchordot_jax.baselines.protocol import Method
+from anchordot_jax.baselines.sotalign import fit as sotalign
+from anchordot_jax.baselines.sue import fit as sue
+from anchordot_jax.baselines.trained import (
+    contrastive,
+    nnclr,
+    ot_clip,
     s_clip,
     sail,
-    sotalign,
     structure,
+)
+from anchordot_jax.baselines.unpaired import (
+    closest_point,
+    mini_vec2vec,
     wasserstein_procrustes,
 )
-from anchordot_jax.baselines.protocol import Method
-from anchordot_jax.baselines.sue import fit as sue
 from anchordot_jax.errors import InputError
 
 MODULES = (

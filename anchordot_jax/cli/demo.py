@@ -29,7 +29,7 @@ class Demo:
     def run(self) -> int:
         """Fit both methods, print their recalls, and return the exit code."""
         from anchordot_jax.alignment import fit_data
-        from anchordot_jax.baselines.contrastive import fit_contrastive
+        from anchordot_jax.baselines.trained.contrastive import fit_contrastive
         from anchordot_jax.cli.progress import TerminalListener
         from anchordot_jax.config import Config
         from anchordot_jax.data import load_openclipart, protocol_split

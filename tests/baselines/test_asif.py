@@ -8,8 +8,8 @@ import pytest
 
 import reference
 from anchordot_jax import AlignedModel
-from anchordot_jax.baselines import asif
-from anchordot_jax.baselines.asif import AsifSettings
+from anchordot_jax.baselines.closed_form import asif
+from anchordot_jax.baselines.closed_form.asif import AsifSettings
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.errors import InputError
 

@@ -6,7 +6,7 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchordot_jax.baselines.cca import cca_from_factors, factorize, fit_cca
+from anchordot_jax.baselines.closed_form.cca import cca_from_factors, factorize, fit_cca
 from anchordot_jax.errors import InputError
 
 T = np.arange(8.0)

@@ -10,8 +10,8 @@ import scipy.linalg
 import scipy.stats
 
 import reference
-from anchordot_jax.baselines import closest_point as cp
 from anchordot_jax.baselines.protocol import Anchors, Pools
+from anchordot_jax.baselines.unpaired import closest_point as cp
 from anchordot_jax.errors import InputError
 from planted import same_model
 

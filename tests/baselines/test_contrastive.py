@@ -11,7 +11,7 @@ import pytest
 
 import reference
 from anchordot_jax import AlignedModel, Config, DistillationConfig
-from anchordot_jax.baselines.contrastive import fit_contrastive
+from anchordot_jax.baselines.trained.contrastive import fit_contrastive
 from anchordot_jax.students import init_params
 from planted import problem, same_model
 

@@ -10,8 +10,8 @@ import pytest
 import planted
 import reference
 from anchordot_jax import AlignedModel, DistillationConfig
-from anchordot_jax.baselines import couplings
-from anchordot_jax.baselines.couplings import (
+from anchordot_jax.baselines.plans import couplings
+from anchordot_jax.baselines.plans.couplings import (
     TAUS,
     BridgeSettings,
     FusedSettings,

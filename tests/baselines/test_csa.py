@@ -8,8 +8,8 @@ import pytest
 
 import reference
 from anchordot_jax import AlignedModel
-from anchordot_jax.baselines import cca, csa
-from anchordot_jax.baselines.csa import CsaRidgeSettings, CsaSettings
+from anchordot_jax.baselines.closed_form import cca, csa
+from anchordot_jax.baselines.closed_form.csa import CsaRidgeSettings, CsaSettings
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.errors import InputError
 from anchordot_jax.maps.linear import linear_side

@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 import reference
-from anchordot_jax.baselines import gromov_wasserstein as gromov
+from anchordot_jax.baselines.plans import gromov_wasserstein as gromov
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.config import CouplingConfig, DistillationConfig
 from anchordot_jax.costs import fused_gromov_wasserstein as gw

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from anchordot_jax.baselines import affinity, klot
+from anchordot_jax.baselines.sotalign import klot
+from anchordot_jax.baselines.trained import affinity
 from anchordot_jax.students import bind, init_params
 
 STUDENT = np.array([[0.9, 0.1, 0.3], [0.2, 0.7, 0.4], [0.5, 0.0, 0.6]], np.float32)

@@ -9,8 +9,8 @@ import scipy.linalg
 from sklearn.linear_model import Ridge
 
 import reference
-from anchordot_jax.baselines import cca, linear
-from anchordot_jax.baselines.linear import (
+from anchordot_jax.baselines.closed_form import cca, linear
+from anchordot_jax.baselines.closed_form.linear import (
     CcaSettings,
     RidgeMapSettings,
     procrustes_map,

@@ -10,8 +10,8 @@ import pytest
 import scipy.stats
 
 import reference
-from anchordot_jax.baselines import mini_vec2vec as mv
 from anchordot_jax.baselines.protocol import Anchors, Pools
+from anchordot_jax.baselines.unpaired import mini_vec2vec as mv
 from anchordot_jax.errors import InputError
 from planted import same_model
 

@@ -9,14 +9,14 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 import reference
-from anchordot_jax.baselines import nnclr, sail
-from anchordot_jax.baselines.nnclr import (
+from anchordot_jax.baselines.protocol import Anchors, Pools
+from anchordot_jax.baselines.trained import nnclr, sail
+from anchordot_jax.baselines.trained.nnclr import (
     Indexed,
     NnclrSettings,
     drawn_neighbours,
     neighbour_index,
 )
-from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
 

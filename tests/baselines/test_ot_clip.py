@@ -11,15 +11,15 @@ import pytest
 from scipy.special import log_softmax
 
 import reference
-from anchordot_jax.baselines import ot_clip, sail
-from anchordot_jax.baselines.ot_clip import (
+from anchordot_jax.baselines.protocol import Anchors, Pools
+from anchordot_jax.baselines.trained import ot_clip, sail
+from anchordot_jax.baselines.trained.ot_clip import (
     OtClipSettings,
     converged_log_plan,
     converged_ot_loss,
     log_plan,
     ot_loss,
 )
-from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
 

@@ -10,8 +10,9 @@ import pytest
 import planted
 import reference
 from anchordot_jax import AlignedModel, open_embeddings, profiles, protocol_split
-from anchordot_jax.baselines import profile_matching, tuning
-from anchordot_jax.baselines.profile_matching import (
+from anchordot_jax.baselines import tuning
+from anchordot_jax.baselines.closed_form import profile_matching
+from anchordot_jax.baselines.closed_form.profile_matching import (
     ProfileRuleSettings,
     ProfileSettings,
     fit_profile,

@@ -6,11 +6,14 @@ import pytest
 
 import reference
 from anchordot_jax import AlignedModel
-from anchordot_jax.baselines import ridge_cca
-from anchordot_jax.baselines.cca import fit_cca
-from anchordot_jax.baselines.linear import CcaSettings, fit_linear_cca
+from anchordot_jax.baselines.closed_form import ridge_cca
+from anchordot_jax.baselines.closed_form.cca import fit_cca
+from anchordot_jax.baselines.closed_form.linear import CcaSettings, fit_linear_cca
+from anchordot_jax.baselines.closed_form.ridge_cca import (
+    RidgeCcaSettings,
+    fit_ridge_cca,
+)
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.ridge_cca import RidgeCcaSettings, fit_ridge_cca
 from anchordot_jax.errors import InputError
 
 KEY = jax.random.key(0)

@@ -11,9 +11,13 @@ import pytest
 from scipy.special import log_softmax
 
 import reference
-from anchordot_jax.baselines import s_clip, sail
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.s_clip import SClipSettings, pseudo_labels, s_clip_loss
+from anchordot_jax.baselines.trained import s_clip, sail
+from anchordot_jax.baselines.trained.s_clip import (
+    SClipSettings,
+    pseudo_labels,
+    s_clip_loss,
+)
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from anchordot_jax.baselines.sail_loss import sail_loss
+from anchordot_jax.baselines.trained.sail_loss import sail_loss
 
 TURNED = np.array([[1, 0, 0], [0, 0.8, 0.6], [0, -0.6, 0.8]], np.float32)
 EYE = np.eye(3, dtype=np.float32)

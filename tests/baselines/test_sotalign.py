@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import planted
-from anchordot_jax.baselines import klot, noise, sail, sotalign, teacher
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.sotalign import SotalignSettings, fit_sotalign
+from anchordot_jax.baselines.sotalign import fit as sotalign
+from anchordot_jax.baselines.sotalign import klot, noise, teacher
+from anchordot_jax.baselines.sotalign.fit import SotalignSettings, fit_sotalign
+from anchordot_jax.baselines.trained import sail
 from anchordot_jax.errors import InputError
 
 SMALL = SotalignSettings(

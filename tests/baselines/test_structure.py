@@ -11,9 +11,9 @@ from scipy.spatial.distance import jensenshannon
 from scipy.special import softmax
 
 import reference
-from anchordot_jax.baselines import sail, structure
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.structure import (
+from anchordot_jax.baselines.trained import sail, structure
+from anchordot_jax.baselines.trained.structure import (
     StructureSemiSettings,
     StructureSettings,
 )

@@ -10,8 +10,8 @@ import optax
 import pytest
 
 import reference
-from anchordot_jax.baselines import training
-from anchordot_jax.baselines.training import TrainingSettings, train
+from anchordot_jax.baselines.trained import training
+from anchordot_jax.baselines.trained.training import TrainingSettings, train
 from anchordot_jax.distillation import info_nce
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import bind

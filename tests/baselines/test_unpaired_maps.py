@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 import reference
-from anchordot_jax.baselines import unpaired
 from anchordot_jax.baselines.protocol import Anchors, Pools
+from anchordot_jax.baselines.unpaired import clouds as unpaired
 from anchordot_jax.errors import InputError
 
 

@@ -11,9 +11,9 @@ import pytest
 import scipy.stats
 
 import reference
-from anchordot_jax.baselines import wasserstein_procrustes as wp
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.unpaired import procrustes
+from anchordot_jax.baselines.unpaired import wasserstein_procrustes as wp
+from anchordot_jax.baselines.unpaired.clouds import procrustes
 from anchordot_jax.errors import InputError
 from planted import same_model
 

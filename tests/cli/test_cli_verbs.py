@@ -343,7 +343,7 @@ def test_demo_beats_training_on_the_pairs_alone(cli: Cli) -> None:
 def test_demo_prints_tables(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compared, on how much, the recalls in percent and the seconds."""
     from anchordot_jax import alignment
-    from anchordot_jax.baselines import contrastive
+    from anchordot_jax.baselines.trained import contrastive
 
     class Scored:
         """A model of known recalls, higher with banks."""

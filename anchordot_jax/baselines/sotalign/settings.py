@@ -4,9 +4,9 @@ import dataclasses
 import math
 from typing import Literal
 
-from anchordot_jax.baselines import teacher
-from anchordot_jax.baselines.sail_loss import Reduction
-from anchordot_jax.baselines.training import TrainingSettings
+from anchordot_jax.baselines.sotalign import teacher
+from anchordot_jax.baselines.trained.sail_loss import Reduction
+from anchordot_jax.baselines.trained.training import TrainingSettings
 from anchordot_jax.config import check_setting
 
 MAX_CHECKPOINTS = 50

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchordot_jax.baselines.couplings import limit_pools
-from anchordot_jax.baselines.distil import distil_plan
+from anchordot_jax.baselines.plans.couplings import limit_pools
+from anchordot_jax.baselines.plans.distil import distil_plan
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.unpaired import centred_cloud, common_dim
+from anchordot_jax.baselines.unpaired.clouds import centred_cloud, common_dim
 from anchordot_jax.config import CouplingConfig, DistillationConfig, check_setting
 from anchordot_jax.costs import fused_gromov_wasserstein as gw
 from anchordot_jax.model import AlignedModel

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 
-from anchordot_jax.baselines import cca, linear
+from anchordot_jax.baselines.closed_form import cca, linear
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools, make_model
 from anchordot_jax.baselines.tuning import Choice, choose
 from anchordot_jax.maps.linear import linear_side

@@ -20,7 +20,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools, numpy_rng
-from anchordot_jax.baselines.unpaired import procrustes, rotated_model, same_dimension
+from anchordot_jax.baselines.unpaired.clouds import (
+    procrustes,
+    rotated_model,
+    same_dimension,
+)
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 

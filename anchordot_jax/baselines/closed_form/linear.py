@@ -13,7 +13,7 @@ import numpy as np
 import threadpoolctl
 from numpy.typing import ArrayLike
 
-from anchordot_jax.baselines import cca
+from anchordot_jax.baselines.closed_form import cca
 from anchordot_jax.baselines.protocol import (
     Anchors,
     Method,

@@ -17,10 +17,10 @@ from jaxtyping import Array, Float
 from anchordot_jax import profiles
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines import tuning
-from anchordot_jax.baselines.affinity import folded, standardized
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools, make_model
-from anchordot_jax.baselines.sail_loss import sail_loss
-from anchordot_jax.baselines.training import Trained, TrainingSettings, train
+from anchordot_jax.baselines.trained.affinity import folded, standardized
+from anchordot_jax.baselines.trained.sail_loss import sail_loss
+from anchordot_jax.baselines.trained.training import Trained, TrainingSettings, train
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools
-from anchordot_jax.baselines.sail import (
+from anchordot_jax.baselines.trained.sail import (
     RATES,
     SOTALIGN,
     check_count,
@@ -28,7 +28,7 @@ from anchordot_jax.baselines.sail import (
     finish,
     standardized_sides,
 )
-from anchordot_jax.baselines.training import TrainingSettings, train
+from anchordot_jax.baselines.trained.training import TrainingSettings, train
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params

@@ -16,7 +16,7 @@ import scipy.stats
 import threadpoolctl
 
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools, numpy_rng
-from anchordot_jax.baselines.unpaired import (
+from anchordot_jax.baselines.unpaired.clouds import (
     common_dim,
     principal_cloud,
     procrustes,

@@ -17,7 +17,7 @@ from jaxtyping import Array, Int
 from anchordot_jax import matching
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.sail import (
+from anchordot_jax.baselines.trained.sail import (
     SOTALIGN,
     check_count,
     check_weight,
@@ -27,7 +27,7 @@ from anchordot_jax.baselines.sail import (
     finish,
     standardized_sides,
 )
-from anchordot_jax.baselines.training import TrainingSettings, train
+from anchordot_jax.baselines.trained.training import TrainingSettings, train
 from anchordot_jax.distillation import info_nce
 from anchordot_jax.errors import InputError
 from anchordot_jax.model import AlignedModel

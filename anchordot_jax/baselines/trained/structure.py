@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.sail import (
+from anchordot_jax.baselines.trained.sail import (
     SOTALIGN,
     check_count,
     check_weight,
@@ -25,8 +25,8 @@ from anchordot_jax.baselines.sail import (
     ramp_up,
     standardized_sides,
 )
-from anchordot_jax.baselines.sail_loss import sail_loss
-from anchordot_jax.baselines.training import Trained, TrainingSettings, train
+from anchordot_jax.baselines.trained.sail_loss import sail_loss
+from anchordot_jax.baselines.trained.training import Trained, TrainingSettings, train
 from anchordot_jax.config import check_setting
 from anchordot_jax.distillation import info_nce
 from anchordot_jax.model import AlignedModel

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import jax
 
-from anchordot_jax.baselines import cca
+from anchordot_jax.baselines.closed_form import cca
 from anchordot_jax.baselines.protocol import (
     Anchors,
     Method,

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from anchordot_jax.arrays import AnyArray
-from anchordot_jax.baselines.affinity import standardized
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.sail import (
+from anchordot_jax.baselines.trained.affinity import standardized
+from anchordot_jax.baselines.trained.sail import (
     SOTALIGN,
     check_count,
     check_weight,
@@ -25,7 +25,7 @@ from anchordot_jax.baselines.sail import (
     finish,
     standardized_sides,
 )
-from anchordot_jax.baselines.training import TrainingSettings, train
+from anchordot_jax.baselines.trained.training import TrainingSettings, train
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.profiles import normalize
 from anchordot_jax.students import Params

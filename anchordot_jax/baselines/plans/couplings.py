@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from anchordot_jax import coupling, geometry, profiles
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines import tuning
-from anchordot_jax.baselines.distil import distil_plan
+from anchordot_jax.baselines.plans.distil import distil_plan
 from anchordot_jax.baselines.protocol import (
     Anchors,
     Method,

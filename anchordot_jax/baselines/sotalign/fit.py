@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchordot_jax.baselines import klot, noise, teacher, tuning
-from anchordot_jax.baselines.affinity import cosines, standardized
+from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import (
     Anchors,
     Method,
@@ -28,14 +27,16 @@ from anchordot_jax.baselines.protocol import (
     make_model,
     numpy_rng,
 )
-from anchordot_jax.baselines.sotalign_loss import (
+from anchordot_jax.baselines.sotalign import klot, noise, teacher
+from anchordot_jax.baselines.sotalign.loss import (
     Data,
     Unpaired,
     loss_settings,
     sotalign_loss,
 )
-from anchordot_jax.baselines.sotalign_settings import SotalignSettings
-from anchordot_jax.baselines.training import train
+from anchordot_jax.baselines.sotalign.settings import SotalignSettings
+from anchordot_jax.baselines.trained.affinity import cosines, standardized
+from anchordot_jax.baselines.trained.training import train
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params

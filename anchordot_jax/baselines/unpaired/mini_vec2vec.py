@@ -20,7 +20,7 @@ from scipy.optimize import quadratic_assignment
 from sklearn.cluster import KMeans
 
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools, numpy_rng
-from anchordot_jax.baselines.unpaired import (
+from anchordot_jax.baselines.unpaired.clouds import (
     procrustes,
     rotated_model,
     same_dimension,

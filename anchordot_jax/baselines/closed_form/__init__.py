@@ -1,0 +1,1 @@
+"""Methods that are a formula of the pairs: no training, no pools."""

@@ -1,0 +1,1 @@
+"""Other plans between the pools, distilled by AnchorDOT's students."""

@@ -1,0 +1,1 @@
+"""SOTAlign: a linear teacher of the pairs, then students with SAIL and KLOT."""

@@ -1,0 +1,1 @@
+"""Methods that are given no pairs: orthogonal maps between two clouds."""
