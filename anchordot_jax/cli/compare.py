@@ -50,6 +50,8 @@ class Compare:
     """Method that the paired differences are taken from."""
     shuffle_anchors: bool = False
     """Control: destroy the pairing of the anchors; every method must be at chance."""
+    keep_models: bool = False
+    """Save each fit in OUT/models/METHOD/seed-K, for embed, eval and search."""
     quiet: bool = False
     """Print the table only."""
     json: bool = False
@@ -74,6 +76,7 @@ class Compare:
             self.out,
             seeds=range(self.seeds),
             short=self.schedule == "short",
+            keep_models=self.keep_models,
             report=None if self.quiet or self.json else _say,
         )
         table = report.write_report(

@@ -32,14 +32,14 @@ class Embed:
         """Embed block by block and return the exit code."""
         from anchordot_jax import data
         from anchordot_jax.cli import output
-        from anchordot_jax.model import AlignedModel
+        from anchordot_jax.cli.models import load_model
 
         if (self.x is None) == (self.y is None):
             raise InputError("Give exactly one of --x and --y, the side of the items.")
         if self.batch_size < 1:
             raise InputError(f"--batch-size must be at least 1, got {self.batch_size}.")
         side: Literal["x", "y"] = "x" if self.x is not None else "y"
-        model = AlignedModel.load(self.model)
+        model = load_model(self.model)
         source = data.open_embeddings(str(self.x or self.y))
         model.check_rows(side, source)
 

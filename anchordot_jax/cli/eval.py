@@ -35,9 +35,9 @@ class Eval:
         """Print the metrics and return the exit code."""
         from anchordot_jax import data
         from anchordot_jax.cli import output
-        from anchordot_jax.model import AlignedModel
+        from anchordot_jax.cli.models import load_model
 
-        model = AlignedModel.load(self.model)
+        model = load_model(self.model)
         x, y = data.open_embeddings(self.x), data.open_embeddings(self.y)
         pairs, where = self._pairs(x, y)
         metrics = model.evaluate(

@@ -60,9 +60,9 @@ class Search:
     def _matches(self) -> Iterator[tuple[Any, list[Any], list[float]]]:
         """Yield each query's id (or row number) with its matches and their scores."""
         from anchordot_jax import data, matching
-        from anchordot_jax.model import AlignedModel
+        from anchordot_jax.cli.models import load_model
 
-        model = AlignedModel.load(self.model)
+        model = load_model(self.model)
         queries = data.open_embeddings(self.queries)
         gallery = data.open_embeddings(self.gallery)
         model.check_rows(self.side, queries)

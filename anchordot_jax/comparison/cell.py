@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,7 +21,12 @@ SCHEMA = 1
 
 
 def run_cell(
-    method: Method, problem: Problem, *, seed: int, short: bool = False
+    method: Method,
+    problem: Problem,
+    *,
+    seed: int,
+    short: bool = False,
+    model: Path | None = None,
 ) -> dict[str, Any]:
     """Return one cell's result, JSON values.
 
@@ -33,6 +39,7 @@ def run_cell(
         problem: what it is given.
         seed: fixes every random draw of the method.
         short: whether to take the method's shorter schedule.
+        model: folder to keep the fitted scorer in.
     """
     settings = settings_of(method, short=short)
     record: dict[str, Any] = {
@@ -61,6 +68,9 @@ def run_cell(
         # Whatever a method dies of, the others are still worth having.
         reason = f"{type(error).__name__}: {error}"
         return record | {"status": "failed", "reason": reason}
+    if model is not None:
+        scorer.save(model)
+    start_scoring = time.perf_counter()
     retrievals = score(scorer, problem)
     scored = time.perf_counter()
     return record | {
@@ -75,7 +85,7 @@ def run_cell(
         "seconds": {
             "tuning": tuned - start,
             "fit": fitted - tuned,
-            "scoring": scored - fitted,
+            "scoring": scored - start_scoring,
         },
         "peak_memory": peak.bytes,
         "metrics": {

@@ -23,6 +23,7 @@ def run_grid(
     *,
     seeds: Sequence[int],
     short: bool = False,
+    keep_models: bool = False,
     report: Report | None = None,
 ) -> list[dict[str, Any]]:
     """Return every cell's result; what is not there yet is run and stored.
@@ -35,6 +36,8 @@ def run_grid(
         out: folder of the results.
         seeds: one problem and one run of each method a seed.
         short: whether the methods take their shorter schedules.
+        keep_models: whether to save the scorer of each cell that is run, in
+            `out/models/METHOD/seed-K`.
         report: told of each cell.
 
     Raises:
@@ -48,7 +51,14 @@ def run_grid(
         for method in methods:
             path = out / "results" / method.name / f"seed-{seed}.json"
             known = _read_cell(path, method, digest, short=short)
-            result = known or run_cell(method, problem, seed=seed, short=short)
+            model = out / "models" / method.name / f"seed-{seed}"
+            result = known or run_cell(
+                method,
+                problem,
+                seed=seed,
+                short=short,
+                model=model if keep_models else None,
+            )
             if known is None:
                 files.write_json(path, result, indent=None)
             _check_same(result, digest)

@@ -11,6 +11,7 @@ import pytest
 from anchordot_jax.baselines import registry
 from anchordot_jax.baselines.protocol import check_equal_dimensions
 from anchordot_jax.cli.main import main
+from anchordot_jax.data import redraw_split
 
 
 @pytest.fixture
@@ -145,3 +146,36 @@ def test_a_method_that_dies_is_an_exit_code(
         ("procrustes", 1),
     ]
     assert missing[0]["reason"] == "FloatingPointError: it diverged"
+
+
+def test_kept_models_are_read_by_the_other_verbs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A linear map embeds and is scored; a rule is refused where rows are embedded."""
+    command = [
+        *COMMAND[:13],
+        *("--seeds", "1", "--keep-models", "--reference", "procrustes"),
+        *("--methods", "procrustes", "profile-csls", "--json"),
+    ]
+    assert main(command) == 0
+    metrics = json.loads(capsys.readouterr().out)["methods"]["procrustes"]["means"]
+    model = "out/models/procrustes/seed-0"
+    assert main(["embed", model, "--x", "x.npy", "--out", "shared.npy"]) == 0
+    assert np.load("shared.npy").shape == (60, 8)
+    split = redraw_split(
+        np.repeat(np.arange(60)[:, None], 2, axis=1),
+        60,
+        60,
+        seed=0,
+        anchors=24,
+        test=12,
+    )
+    lines = "".join(f"{i},{j}\n" for i, j in split.test_pairs)
+    (folder / "test.csv").write_text("x,y\n" + lines)
+    capsys.readouterr()
+    files = ["--x", "x.npy", "--y", "y.npy", "--pairs", "test.csv"]
+    assert main(["eval", model, *files, "--json"]) == 0
+    scored = json.loads(capsys.readouterr().out)
+    assert 100 * scored["x2y/recall@5"] == pytest.approx(metrics["x2y/recall@5"])
+    assert main(["eval", "out/models/profile-csls/seed-0", *files]) == 2
+    assert "scores by the rule 'csls'" in capsys.readouterr().err
