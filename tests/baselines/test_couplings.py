@@ -13,15 +13,17 @@ from anchordot_jax import AlignedModel, DistillationConfig
 from anchordot_jax.baselines.plans import couplings
 from anchordot_jax.baselines.plans.couplings import (
     TAUS,
-    BridgeSettings,
-    FusedSettings,
-    KeypointSettings,
     choose_tau,
     fused_plan,
     keypoint_plan,
     limit_pools,
     median_cost,
     solve_plan,
+)
+from anchordot_jax.baselines.plans.settings import (
+    BridgeSettings,
+    FusedSettings,
+    KeypointSettings,
 )
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.errors import InputError
