@@ -163,6 +163,9 @@ def write_tables(args: Args, cells: list[dict]) -> None:
         parts += ["", f"## {dataset}, N = {n}", "", *tables.head_lines(REFERENCE)]
         parts += tables.row_lines(rows, METHODS, short=short)
         parts += tables.missing_lines(own)
+        there = {cell["method"] for cell in own}
+        absent = ", ".join(name for name in order if name not in there)
+        parts += ["", f"Not run yet: {absent}."] if absent else []
     everyone = [find_methods([name])[0] for name in order]
     parts += ["", "## Notes", "", *tables.legend_lines(everyone, short=short), ""]
     (args.docs / "all_methods.md").write_text("\n".join(parts), encoding="utf-8")

@@ -51,7 +51,8 @@ def plot_recalls(
     axes.annotate("chance", (chance, len(ordered) - 0.5), fontsize=8)
     titles = [methods[row.method].title for row in ordered]
     axes.set_yticks(range(len(ordered)), titles, fontsize=8)
-    axes.set_xlabel("mean of R@1, R@5, R@10 both ways, % (bar: standard deviation)")
+    axes.set_xlabel("mean of the six recalls, % (bars: standard deviation)", fontsize=8)
+    axes.set_title("grey: sees all test items at once", fontsize=8, loc="right")
     axes.set_ylim(-0.6, len(ordered) - 0.1)
     axes.grid(axis="x", linewidth=0.3)
     with files.replacing(path) as temporary:
