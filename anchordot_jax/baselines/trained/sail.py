@@ -213,7 +213,7 @@ def check_weight(name: str, value: float) -> None:
     check_setting(0 <= value < math.inf, name, "a number >= 0", value)
 
 
-RATES = (1e-4, 3e-4)
+RATES = (3e-4, 1e-4)
 """Learning rates chosen among. The authors' 1e-5 is for batches of 32768 pairs; over
 2000 steps, or fewer, it hardly moves students of a few hundred."""
 
