@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from anchordot_jax import evaluation
 from anchordot_jax.baselines import tuning
@@ -15,6 +14,7 @@ from anchordot_jax.comparison.memory import peak_memory
 from anchordot_jax.comparison.problem import Problem
 from anchordot_jax.errors import InputError
 from anchordot_jax.evaluation.retrieval import Retrieval, direction_metrics
+from anchordot_jax.evaluation.score_matrix import retrieve_scores
 from anchordot_jax.model import AlignedModel
 
 SCHEMA = 1
@@ -109,19 +109,16 @@ def settings_of(method: Method, *, short: bool) -> Any:
 
 def score(scorer: Scorer, problem: Problem) -> dict[str, Retrieval]:
     """Return where each test item's partner stands, both ways."""
-    if isinstance(scorer, AlignedModel):
-        x, y = scorer.embed_x(problem.test_x), scorer.embed_y(problem.test_y)
-        ways = {"x2y": (x, y), "y2x": (y, x)}
-    else:
+    if not isinstance(scorer, AlignedModel):
         scores = scorer.scores(problem.test_x, problem.test_y)
-        # Scores are inner products with unit vectors: one way to rank serves both.
-        ways = {
-            way: (matrix, np.eye(matrix.shape[1], dtype=np.float32))
-            for way, matrix in scores._asdict().items()
+        return {
+            "x2y": retrieve_scores(scores.x2y, problem.positives_x2y),
+            "y2x": retrieve_scores(scores.y2x, problem.positives_y2x),
         }
+    x, y = scorer.embed_x(problem.test_x), scorer.embed_y(problem.test_y)
     return {
-        way: evaluation.retrieve(*rows, getattr(problem, f"positives_{way}"))
-        for way, rows in ways.items()
+        "x2y": evaluation.retrieve(x, y, problem.positives_x2y),
+        "y2x": evaluation.retrieve(y, x, problem.positives_y2x),
     }
 
 

@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import reference
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import nnclr, sail
+from anchordot_jax.baselines.trained import affinity, nnclr
 from anchordot_jax.baselines.trained.nnclr import (
     Indexed,
     NnclrSettings,
@@ -27,7 +27,7 @@ FEW = Anchors(ANCHORS.x[:5], ANCHORS.y[:5])
 
 # Compiled whole: operation by operation takes longer.
 objective = jax.jit(nnclr.nnclr_objective, static_argnames="static")
-standardized_sides = jax.jit(sail.standardized_sides)
+standardized_sides = jax.jit(affinity.standardized_sides)
 
 
 def test_the_index_is_scikit_learns() -> None:

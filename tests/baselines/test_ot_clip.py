@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 import reference
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import ot_clip, sail
+from anchordot_jax.baselines.trained import affinity, ot_clip
 from anchordot_jax.baselines.trained.ot_clip import (
     OtClipSettings,
     converged_log_plan,
@@ -32,7 +32,7 @@ FEW = Anchors(ANCHORS.x[:5], ANCHORS.y[:5])
 
 # Compiled whole: operation by operation takes longer.
 objective = jax.jit(ot_clip.ot_clip_objective, static_argnames="static")
-standardized_sides = jax.jit(sail.standardized_sides)
+standardized_sides = jax.jit(affinity.standardized_sides)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 import reference
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import s_clip, sail
+from anchordot_jax.baselines.trained import affinity, s_clip
 from anchordot_jax.baselines.trained.s_clip import (
     SClipSettings,
     pseudo_labels,
@@ -28,7 +28,7 @@ FEW = Anchors(ANCHORS.x[:5], ANCHORS.y[:5])
 
 # Compiled whole: operation by operation takes longer.
 objective = jax.jit(s_clip.s_clip_objective, static_argnames="static")
-standardized_sides = jax.jit(sail.standardized_sides)
+standardized_sides = jax.jit(affinity.standardized_sides)
 
 
 def labels_of_pot(scale: float, iterations: int) -> np.ndarray:

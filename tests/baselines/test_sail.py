@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 import reference
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import sail
+from anchordot_jax.baselines.trained import affinity, sail, training
 from anchordot_jax.baselines.trained.sail import SailSemiSettings, SailSettings
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
@@ -27,7 +27,7 @@ METHODS = {method.name: method for method in sail.METHODS}
 objective = jax.jit(sail.sail_objective, static_argnames="static")
 semi_objective = jax.jit(sail.sail_semi_objective, static_argnames="static")
 pseudo_pair_loss = jax.jit(sail.pseudo_pair_loss)
-standardized = jax.jit(sail.standardized_sides)
+standardized = jax.jit(affinity.standardized_sides)
 
 
 def sigmoid_loss(similarities: np.ndarray, scale: float, bias: float) -> float:
@@ -70,7 +70,7 @@ def test_embedded_rows_are_the_students_outputs() -> None:
     own = params()
     z, _ = standardized(*ANCHORS)
     expected = reference.student(ANCHORS.x, own["x"])
-    found = jax.jit(sail.embedded)(own["x"], z)
+    found = jax.jit(affinity.outputs)(own["x"], z)
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
@@ -156,13 +156,13 @@ def test_ramp_of_no_steps_is_one_at_once() -> None:
 
 def test_draws_are_permutations_or_parts_of_one() -> None:
     np.testing.assert_array_equal(
-        sail.draw_rows(5, 9, key=jax.random.key(0)), np.arange(5)
+        training.draw_rows(5, 9, key=jax.random.key(0)), np.arange(5)
     )
-    part = np.asarray(sail.draw_rows(50, 20, key=jax.random.key(0)))
+    part = np.asarray(training.draw_rows(50, 20, key=jax.random.key(0)))
     assert len(set(part.tolist())) == 20
     assert part.min() >= 0
     assert part.max() < 50
-    other = np.asarray(sail.draw_rows(50, 20, key=jax.random.key(1)))
+    other = np.asarray(training.draw_rows(50, 20, key=jax.random.key(1)))
     assert (part != other).any()
 
 

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 import reference
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import sail, structure
+from anchordot_jax.baselines.trained import affinity, structure
 from anchordot_jax.baselines.trained.structure import (
     StructureSemiSettings,
     StructureSettings,
@@ -30,7 +30,7 @@ structure_loss = jax.jit(
     structure.structure_loss, static_argnames=("temperature", "levels", "swapped")
 )
 divergence = jax.jit(structure.divergence, static_argnames="swapped")
-standardized_sides = jax.jit(sail.standardized_sides)
+standardized_sides = jax.jit(affinity.standardized_sides)
 
 
 def neighbourhoods(rows: np.ndarray, temperature: float) -> np.ndarray:

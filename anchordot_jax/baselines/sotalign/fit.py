@@ -35,7 +35,10 @@ from anchordot_jax.baselines.sotalign.loss import (
     sotalign_loss,
 )
 from anchordot_jax.baselines.sotalign.settings import SotalignSettings
-from anchordot_jax.baselines.trained.affinity import cosines, standardized
+from anchordot_jax.baselines.trained.affinity import (
+    cosines,
+    standardized_sides,
+)
 from anchordot_jax.baselines.trained.training import train
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
@@ -70,7 +73,7 @@ def fit_sotalign(
         unpaired = _unpaired(used, linear, settings, size, key=key_noise)
     trained = train(
         sotalign_loss,
-        Data(Anchors(*_standardized(*kept)), unpaired),
+        Data(Anchors(*standardized_sides(*kept)), unpaired),
         dim_x=anchors.x.shape[1],
         dim_y=anchors.y.shape[1],
         settings=settings,
@@ -94,7 +97,7 @@ def fit_sotalign(
 
 def mean_recall(held: Anchors, params: Params) -> float:
     """Return the mean of both directions' recall@1 among held-out pairs."""
-    similarities = cosines(params, *_standardized(*held))
+    similarities = cosines(params, *standardized_sides(*held))
     own = jnp.diagonal(similarities)
     x2y = jnp.mean(own >= jnp.max(similarities, axis=1))
     y2x = jnp.mean(own >= jnp.max(similarities, axis=0))
@@ -172,7 +175,7 @@ def _unpaired(
     key: jax.Array,
 ) -> Unpaired:
     """Return the pools for the loss, with the teacher's plan if a step takes all."""
-    x, y = _standardized(*pools)
+    x, y = standardized_sides(*pools)
     taught_x, taught_y = linear.embed_x(pools.x), linear.embed_y(pools.y)
     if max(len(x), len(y)) > size:
         return Unpaired(x, y, None, jnp.asarray(taught_x), jnp.asarray(taught_y))
@@ -183,10 +186,6 @@ def _unpaired(
         affinity, settings.epsilon_teacher, settings.iterations_teacher
     )
     return Unpaired(x, y, plan, None, None)
-
-
-def _standardized(x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
-    return standardized(x), standardized(y)
 
 
 # A small fit that tells the candidates apart in seconds.

@@ -11,6 +11,7 @@ from anchordot_jax.baselines.sotalign import klot, noise
 from anchordot_jax.baselines.sotalign.settings import SotalignSettings
 from anchordot_jax.baselines.trained.affinity import cosines, outputs
 from anchordot_jax.baselines.trained.sail_loss import Reduction, sail_loss
+from anchordot_jax.baselines.trained.training import draw_rows
 from anchordot_jax.students import Params
 
 
@@ -70,7 +71,7 @@ def sotalign_loss(
     """
     pairs = data.anchors
     if static.batch_size_pairs < len(pairs.x):
-        rows = _draw_rows(len(pairs.x), static.batch_size_pairs, key=key)
+        rows = draw_rows(len(pairs.x), static.batch_size_pairs, key=key)
         pairs = Anchors(pairs.x[rows], pairs.y[rows])
     similarities = outputs(params["x"], pairs.x) @ outputs(params["y"], pairs.y).T
     supervised = static.alpha_sail * sail_loss(
@@ -130,8 +131,8 @@ def _klot_of_batch(
     if pools.teacher_x is None or pools.teacher_y is None:
         raise TypeError("Without a plan, the teacher's embeddings are needed.")
     key_x, key_y, key_noise = jax.random.split(key, 3)
-    i = _draw_rows(len(pools.x), size, key=key_x)
-    j = _draw_rows(len(pools.y), size, key=key_y)
+    i = draw_rows(len(pools.x), size, key=key_x)
+    j = draw_rows(len(pools.y), size, key=key_y)
     taught = pools.teacher_x[i] @ pools.teacher_y[j].T
     if static.sigma_k:
         taught = noise.blur(taught, static.sigma_k, key=key_noise)
@@ -141,8 +142,3 @@ def _klot_of_batch(
     drawn = Unpaired(pools.x[i], pools.y[j], plan, None, None)
     value, own = _klot(params, v[j], drawn, plan, static)
     return value, v.at[j].set(own)
-
-
-def _draw_rows(n: int, size: int, *, key: jax.Array) -> Array:
-    """Return the numbers of all n rows, or of `size` drawn ones."""
-    return jax.random.permutation(key, n)[:size] if size < n else jnp.arange(n)

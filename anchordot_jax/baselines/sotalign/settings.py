@@ -6,7 +6,11 @@ from typing import Literal
 
 from anchordot_jax.baselines.sotalign import teacher
 from anchordot_jax.baselines.trained.sail_loss import Reduction
-from anchordot_jax.baselines.trained.training import TrainingSettings
+from anchordot_jax.baselines.trained.training import (
+    TrainingSettings,
+    check_count,
+    check_weight,
+)
 from anchordot_jax.config import check_setting
 
 MAX_CHECKPOINTS = 50
@@ -75,7 +79,7 @@ class SotalignSettings(TrainingSettings):
             ok = isinstance(self.ridge, int | float) and 0 <= self.ridge < math.inf
             check_setting(ok, "ridge", "'auto' or a number >= 0", self.ridge)
         if self.ridge_y is not None:
-            _check_weight("ridge_y", self.ridge_y)
+            check_weight("ridge_y", self.ridge_y)
             ok = self.ridge != "auto" and self.affinity == "cca"
             check_setting(
                 ok, "ridge_y", "None unless CCA's ridge is given", self.ridge_y
@@ -84,13 +88,13 @@ class SotalignSettings(TrainingSettings):
             value = getattr(self, name)
             check_setting(0 < value < math.inf, name, "a number > 0", value)
         for name in ("eigenvalue_floor", "alpha_sail", "alpha_klot", "sigma_k"):
-            _check_weight(name, getattr(self, name))
+            check_weight(name, getattr(self, name))
         for name in ("iterations", "iterations_teacher", "batch_size_pairs"):
-            _check_count(name, getattr(self, name))
-        _check_count("warm_iterations", self.warm_iterations, least=0)
-        _check_count("batch_size", self.batch_size, least=2)
-        _check_count("max_pool", self.max_pool)
-        _check_count("checkpoints", self.checkpoints)
+            check_count(name, getattr(self, name))
+        check_count("warm_iterations", self.warm_iterations, least=0)
+        check_count("batch_size", self.batch_size, least=2)
+        check_count("max_pool", self.max_pool)
+        check_count("checkpoints", self.checkpoints)
         ok = self.checkpoints <= MAX_CHECKPOINTS
         check_setting(ok, "checkpoints", "at most 50", self.checkpoints)
         for name in ("p_noise", "p_noise_unpaired"):
@@ -102,12 +106,3 @@ class SotalignSettings(TrainingSettings):
         check_setting(ok, "reduction", "'mean' or 'sum/n'", self.reduction)
         ok = self.index_mode in ("all", "disjoint")
         check_setting(ok, "index_mode", "'all' or 'disjoint'", self.index_mode)
-
-
-def _check_count(name: str, value: object, least: int = 1) -> None:
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    check_setting(ok, name, f"a whole number >= {least}", value)
-
-
-def _check_weight(name: str, value: float) -> None:
-    check_setting(0 <= value < math.inf, name, "a number >= 0", value)

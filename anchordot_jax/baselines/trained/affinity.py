@@ -46,6 +46,11 @@ def outputs(side: Params, z: Float[AnyArray, "n e"]) -> Float[Array, "n k"]:
     return profiles.normalize(z @ folded(side))
 
 
+def standardized_sides(x: AnyArray, y: AnyArray) -> tuple[Any, Any]:
+    """Return both sides' rows as `outputs` takes them."""
+    return standardized(x), standardized(y)
+
+
 def cosines(
     params: dict[str, Any], z_x: Float[AnyArray, "n ex"], z_y: Float[AnyArray, "m ey"]
 ) -> Float[Array, "n m"]:

@@ -17,17 +17,15 @@ from jaxtyping import Array, Int
 from anchordot_jax import matching
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.trained.sail import (
-    SOTALIGN,
+from anchordot_jax.baselines.trained.affinity import outputs, standardized_sides
+from anchordot_jax.baselines.trained.sail import SOTALIGN, choose_rate, finish
+from anchordot_jax.baselines.trained.training import (
+    TrainingSettings,
     check_count,
     check_weight,
-    choose_rate,
     draw_rows,
-    embedded,
-    finish,
-    standardized_sides,
+    train,
 )
-from anchordot_jax.baselines.trained.training import TrainingSettings, train
 from anchordot_jax.distillation import info_nce
 from anchordot_jax.errors import InputError
 from anchordot_jax.model import AlignedModel
@@ -118,8 +116,8 @@ def nnclr_objective(
     friends_y = drawn_neighbours(data.pools.y, data.index_y[rows], key=key_y)
     rows_x = jnp.concatenate([data.anchors.x[rows], friends_x])
     rows_y = jnp.concatenate([data.anchors.y[rows], friends_y])
-    x, near_x = jnp.split(embedded(params["x"], rows_x), 2)
-    y, near_y = jnp.split(embedded(params["y"], rows_y), 2)
+    x, near_x = jnp.split(outputs(params["x"], rows_x), 2)
+    y, near_y = jnp.split(outputs(params["y"], rows_y), 2)
     scale, weight = static.logit_scale, static.neighbour_weight
     paired = info_nce(scale * (x @ y.T))
     near = info_nce(scale * (near_x @ y.T)) + info_nce(scale * (x @ near_y.T))

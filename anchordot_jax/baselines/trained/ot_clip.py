@@ -19,16 +19,14 @@ from jaxtyping import Array, Float
 
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools
-from anchordot_jax.baselines.trained.sail import (
-    RATES,
-    SOTALIGN,
+from anchordot_jax.baselines.trained.affinity import outputs, standardized_sides
+from anchordot_jax.baselines.trained.sail import RATES, SOTALIGN, finish
+from anchordot_jax.baselines.trained.training import (
+    TrainingSettings,
     check_count,
     draw_rows,
-    embedded,
-    finish,
-    standardized_sides,
+    train,
 )
-from anchordot_jax.baselines.trained.training import TrainingSettings, train
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params
@@ -123,8 +121,8 @@ def ot_clip_objective(
     With one half step this is the symmetric InfoNCE; converged, the order is nothing.
     """
     rows = draw_rows(len(data.x), static.batch, key=key)
-    x = embedded(params["x"], data.x[rows])
-    y = embedded(params["y"], data.y[rows])
+    x = outputs(params["x"], data.x[rows])
+    y = outputs(params["y"], data.y[rows])
     logits = jnp.exp(params["log_scale"]) * (x @ y.T)
     if static.converged:
         return converged_ot_loss(logits), state

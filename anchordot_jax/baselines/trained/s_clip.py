@@ -14,18 +14,19 @@ from jaxtyping import Array, Float
 
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.trained.affinity import standardized
-from anchordot_jax.baselines.trained.sail import (
-    SOTALIGN,
-    check_count,
-    check_weight,
-    choose_rate,
-    draw_rows,
-    embedded,
-    finish,
+from anchordot_jax.baselines.trained.affinity import (
+    outputs,
+    standardized,
     standardized_sides,
 )
-from anchordot_jax.baselines.trained.training import TrainingSettings, train
+from anchordot_jax.baselines.trained.sail import SOTALIGN, choose_rate, finish
+from anchordot_jax.baselines.trained.training import (
+    TrainingSettings,
+    check_count,
+    check_weight,
+    draw_rows,
+    train,
+)
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.profiles import normalize
 from anchordot_jax.students import Params
@@ -57,7 +58,7 @@ class SClipSettings(TrainingSettings):
 
 
 class LabelledAndNot(NamedTuple):
-    """What the loss reads: x rows of the frozen encoder, and rows for `embedded`."""
+    """What the loss reads: x rows of the frozen encoder, and rows for `outputs`."""
 
     raw_x: AnyArray
     x: AnyArray
@@ -137,8 +138,8 @@ def s_clip_objective(
         jax.lax.stop_gradient(scale),
         static.iterations,
     )
-    x = embedded(params["x"], jnp.concatenate([data.x[i], data.unlabelled[j]]))
-    logits = scale * (x @ embedded(params["y"], data.y[i]).T)
+    x = outputs(params["x"], jnp.concatenate([data.x[i], data.unlabelled[j]]))
+    logits = scale * (x @ outputs(params["y"], data.y[i]).T)
     n = len(i)
     loss = s_clip_loss(logits[:n], logits[n:], labels, static.caption_weight)
     return loss, state

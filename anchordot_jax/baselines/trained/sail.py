@@ -6,7 +6,6 @@ n^2 entries of a batch. SOTAlign compares with it and with a semi-supervised for
 """
 
 import dataclasses
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -14,13 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from anchordot_jax import profiles
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools, make_model
-from anchordot_jax.baselines.trained.affinity import folded, standardized
+from anchordot_jax.baselines.trained.affinity import (
+    outputs,
+    standardized_sides,
+)
 from anchordot_jax.baselines.trained.sail_loss import sail_loss
-from anchordot_jax.baselines.trained.training import Trained, TrainingSettings, train
+from anchordot_jax.baselines.trained.training import (
+    Trained,
+    TrainingSettings,
+    check_count,
+    check_weight,
+    draw_rows,
+    train,
+)
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params
@@ -65,27 +73,6 @@ class Rows(NamedTuple):
     pools: Pools
 
 
-def embedded(side: Params, standardized_rows: Float[AnyArray, "n e"]) -> Array:
-    """Return one student's unit outputs `[n, k]` of `affinity.standardized` rows.
-
-    What `students` computes, with the LayerNorm's constant part done once before the
-    training: a step then needs no gradient to its rows.
-    """
-    return profiles.normalize(standardized_rows @ folded(side))
-
-
-def standardized_sides(x: AnyArray, y: AnyArray) -> tuple[Any, Any]:
-    """Return both sides' rows as `embedded` takes them."""
-    return standardized(x), standardized(y)
-
-
-def draw_rows(n: int, size: int, *, key: jax.Array) -> Array:
-    """Return the row numbers of one step: all n in order, or `size` drawn ones."""
-    if size >= n:
-        return jnp.arange(n)
-    return jax.random.permutation(key, n)[:size]
-
-
 def ramp_up(step: Array, steps: int, share: float) -> Array:
     """Return min(1, step / (share steps)): 0 at the first step, 1 if share is 0."""
     return jnp.minimum(1.0, step / max(share * steps, 1e-6)) if share else jnp.ones(())
@@ -125,8 +112,8 @@ def sail_objective(
 ) -> tuple[Array, Any]:
     """Return the SAIL loss of one step's pairs."""
     rows = draw_rows(len(data.x), static.batch, key=key)
-    x = embedded(params["x"], data.x[rows])
-    y = embedded(params["y"], data.y[rows])
+    x = outputs(params["x"], data.x[rows])
+    y = outputs(params["y"], data.y[rows])
     similarities = x @ y.T
     return sail_loss(similarities, params["log_scale"], params["logit_bias"]), state
 
@@ -140,8 +127,8 @@ def sail_semi_objective(
     pool_x, pool_y = data.pools
     rows_x = draw_rows(len(pool_x), static.pool_batch, key=key_x)
     rows_y = draw_rows(len(pool_y), static.pool_batch, key=key_y)
-    x = embedded(params["x"], pool_x[rows_x])
-    y = embedded(params["y"], pool_y[rows_y])
+    x = outputs(params["x"], pool_x[rows_x])
+    y = outputs(params["y"], pool_y[rows_y])
     unpaired = pseudo_pair_loss(x @ y.T, params["log_scale"], params["logit_bias"])
     weight = static.unpaired_weight * ramp_up(state, static.steps, static.ramp)
     return paired + weight * unpaired, state + 1
@@ -200,17 +187,6 @@ def finish(
         settings=settings,
         final_loss=float(trained.losses[-1]),
     )
-
-
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise InputError unless the setting is a whole number of at least `least`."""
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    check_setting(ok, name, f"a whole number >= {least}", value)
-
-
-def check_weight(name: str, value: float) -> None:
-    """Raise InputError unless the setting is a finite number >= 0."""
-    check_setting(0 <= value < math.inf, name, "a number >= 0", value)
 
 
 RATES = (3e-4, 1e-4)

@@ -15,18 +15,17 @@ from jaxtyping import Array, Float
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.trained.sail import (
-    SOTALIGN,
+from anchordot_jax.baselines.trained.affinity import outputs, standardized_sides
+from anchordot_jax.baselines.trained.sail import SOTALIGN, finish, ramp_up
+from anchordot_jax.baselines.trained.sail_loss import sail_loss
+from anchordot_jax.baselines.trained.training import (
+    Trained,
+    TrainingSettings,
     check_count,
     check_weight,
     draw_rows,
-    embedded,
-    finish,
-    ramp_up,
-    standardized_sides,
+    train,
 )
-from anchordot_jax.baselines.trained.sail_loss import sail_loss
-from anchordot_jax.baselines.trained.training import Trained, TrainingSettings, train
 from anchordot_jax.config import check_setting
 from anchordot_jax.distillation import info_nce
 from anchordot_jax.model import AlignedModel
@@ -88,7 +87,7 @@ class StructureSemiSettings(StructureSettings):
 
 
 class RawAnd(NamedTuple):
-    """Rows of both sides, of the frozen encoders and as `embedded` takes them."""
+    """Rows of both sides, of the frozen encoders and as `outputs` takes them."""
 
     raw_x: AnyArray
     raw_y: AnyArray
@@ -183,7 +182,7 @@ def structure_objective(
         raw_y = jnp.concatenate([raw_y, pools.raw_y[j]])
         x = jnp.concatenate([x, pools.x[i]])
         y = jnp.concatenate([y, pools.y[j]])
-    aligned_x, aligned_y = embedded(params["x"], x), embedded(params["y"], y)
+    aligned_x, aligned_y = outputs(params["x"], x), outputs(params["y"], y)
     n = len(pairs)
     paired = paired_loss(params, aligned_x[:n] @ aligned_y[:n].T, static)
     moved = [

@@ -27,6 +27,17 @@ Loss = Callable[[Params, State, Any, PRNGKeyArray, Any], tuple[Array, State]]
 step to step: a loss draws its own batch from the data."""
 
 
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise InputError unless the setting is a whole number of at least `least`."""
+    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    check_setting(ok, name, f"a whole number >= {least}", value)
+
+
+def check_weight(name: str, value: float) -> None:
+    """Raise InputError unless the setting is a finite number >= 0."""
+    check_setting(0 <= value < math.inf, name, "a number >= 0", value)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """Settings of the students and their training, with SAIL's defaults."""
@@ -53,16 +64,13 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         """Check the ranges."""
         for name in ("steps", "dim"):
-            value = getattr(self, name)
-            ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            check_setting(ok, name, "a whole number >= 1", value)
+            check_count(name, getattr(self, name))
         for name in ("learning_rate", "logit_scale"):
             value = getattr(self, name)
             check_setting(0 < value < math.inf, name, "a number > 0", value)
         ok = self.logit_scale <= MAX_LOGIT_SCALE
         check_setting(ok, "logit_scale", "at most 100", self.logit_scale)
-        ok = 0 <= self.weight_decay < math.inf
-        check_setting(ok, "weight_decay", "a number >= 0", self.weight_decay)
+        check_weight("weight_decay", self.weight_decay)
         ok = math.isfinite(self.logit_bias)
         check_setting(ok, "logit_bias", "a finite number", self.logit_bias)
         check_setting(0 <= self.warmup <= 1, "warmup", "in [0, 1]", self.warmup)
@@ -230,3 +238,10 @@ def _run_steps(
         return (clamp_scale(params, MAX_LOGIT_SCALE), opt_state, state), value
 
     return jax.lax.scan(step, carry, steps)
+
+
+def draw_rows(n: int, size: int, *, key: jax.Array) -> Array:
+    """Return the row numbers of one step: all n in order, or `size` drawn ones."""
+    if size >= n:
+        return jnp.arange(n)
+    return jax.random.permutation(key, n)[:size]
