@@ -41,6 +41,7 @@ class Coupling(NamedTuple):
     marginal_error: Float[Array, ""]
     """L1 distance between the plan's column sums and their target."""
     n_iterations: Int[Array, ""]
+    """Over-relaxed iterations, after a plain one that starts them."""
     converged: Bool[Array, ""]
     """Whether the marginal error fell below the tolerance."""
     errors: Float[Array, " checks"]
@@ -70,9 +71,11 @@ def solve_coupling(
 ) -> Coupling:
     """Return the potentials of min <pi, C> - epsilon H(pi) with marginals a, b (Eq. 7).
 
-    Sinkhorn in the log domain with over-relaxed updates f <- (1 - omega) f + omega
-    f_new. If the marginal error grows from one check to the next, omega falls back to 1
-    (plain Sinkhorn, which always converges) for the rest of the solve.
+    Sinkhorn with over-relaxed updates f <- (1 - omega) f + omega f_new: in the log
+    domain where the cost is streamed, by products with the plan, absorbed anew at each
+    check, where it is stored. If the marginal error grows from one check to the next,
+    omega falls back to 1 (plain Sinkhorn, which always converges) for the rest of the
+    solve.
 
     Args:
         x: coordinates of the x pool (`profiles.coordinates`).
@@ -186,12 +189,8 @@ def _solve(
     stored: bool,
     progress: Progress | None,
 ) -> Coupling:
-    geom = geometry.ProfileGeometry(
-        x,
-        y,
-        epsilon=epsilon,
-        cost=geometry.cost_block(x, y) if stored else cost,
-    )
+    cost = geometry.cost_block(x, y) if stored else cost
+    geom = geometry.ProfileGeometry(x, y, epsilon=epsilon, cost=cost)
     problem = linear_problem.LinearProblem(geom, a=a, b=b)
     max_checks = max(1, max_iterations // check_every)
 
@@ -200,22 +199,22 @@ def _solve(
         return running & ~loop.diverged
 
     def advance(loop: _Loop) -> _Loop:
-        solver = sinkhorn.Sinkhorn(
-            inner_iterations=check_every,
-            min_iterations=check_every,
-            max_iterations=check_every,
-            momentum=acceleration.Momentum(value=loop.omega),
-        )
-        out = solver(problem, init=(loop.f, loop.g))
-        error = out.errors[0]
+        if cost is None:
+            f, g, error = _log_iterations(
+                problem, loop.f, loop.g, omega=loop.omega, count=check_every
+            )
+        else:
+            f, g, error = _kernel_iterations(
+                problem, cost, loop.f, loop.g, omega=loop.omega, count=check_every
+            )
         finite = jnp.isfinite(error)
         if progress is not None:
             jax.debug.callback(
                 progress, (loop.checks + 1) * check_every, error, ordered=True
             )
         return _Loop(
-            f=jnp.where(finite, out.f, loop.f),
-            g=jnp.where(finite, out.g, loop.g),
+            f=jnp.where(finite, f, loop.f),
+            g=jnp.where(finite, g, loop.g),
             omega=jnp.where(error < GROWTH * loop.error, loop.omega, 1.0),
             error=jnp.where(finite, error, loop.error),
             checks=loop.checks + 1,
@@ -223,6 +222,10 @@ def _solve(
             errors=loop.errors.at[loop.checks].set(error),
         )
 
+    # One plain iteration in the log domain: the plan's sums are then near the
+    # marginals, so that a stored one is a kernel that does not underflow, and
+    # over-relaxation does not overshoot from potentials that are far off.
+    f, g, _ = _log_iterations(problem, f, g, omega=jnp.ones_like(omega), count=1)
     start = _Loop(
         f=f,
         g=g,
@@ -242,6 +245,68 @@ def _solve(
         converged=end.error < tolerance,
         errors=end.errors,
     )
+
+
+def _log_iterations(
+    problem: linear_problem.LinearProblem,
+    f: Array,
+    g: Array,
+    *,
+    omega: Array,
+    count: int,
+) -> tuple[Array, Array, Array]:
+    """Return the potentials after some Sinkhorn iterations, and the marginal error."""
+    solver = sinkhorn.Sinkhorn(
+        inner_iterations=count,
+        min_iterations=count,
+        max_iterations=count,
+        momentum=acceleration.Momentum(value=omega),
+    )
+    out = solver(problem, init=(f, g))
+    return out.f, out.g, out.errors[0]
+
+
+def _kernel_iterations(
+    problem: linear_problem.LinearProblem,
+    cost: Array,
+    f: Array,
+    g: Array,
+    *,
+    omega: Array,
+    count: int,
+) -> tuple[Array, Array, Array]:
+    """Return what `_log_iterations` does, by products with the current plan.
+
+    The potentials are absorbed into the kernel (Schmitzer, SIAM J. Sci. Comput. 41(3),
+    2019): with P = exp((f + g - C)/epsilon), an iteration is two products with P, which
+    read it once each, and no exponential. Where a sum of P is out of float32's
+    comfortable range the iterations are done in the log domain.
+    """
+    a, b, epsilon = problem.a, problem.b, problem.geom.epsilon
+    plan = jnp.exp((f[:, None] + g[None, :] - cost) / epsilon)
+    low, high = geometry.SAFE_SUM
+    rows, columns = jnp.sum(plan, axis=1), jnp.sum(plan, axis=0)
+    safe = jnp.all((rows > low) & (rows < high) | (a == 0))
+    safe &= jnp.all((columns > low) & (columns < high) | (b == 0))
+
+    def products() -> tuple[Array, Array, Array]:
+        solver = sinkhorn.Sinkhorn(
+            lse_mode=False,
+            inner_iterations=count,
+            min_iterations=count,
+            max_iterations=count,
+            momentum=acceleration.Momentum(value=omega),
+        )
+        kernel = geometry.KernelGeometry(kernel_matrix=plan, epsilon=epsilon)
+        absorbed = linear_problem.LinearProblem(kernel, a=a, b=b)
+        out = solver(absorbed, init=(jnp.ones_like(f), jnp.ones_like(g)))
+        return f + out.f, g + out.g, out.errors[0]
+
+    def logarithms() -> tuple[Array, Array, Array]:
+        return _log_iterations(problem, f, g, omega=omega, count=count)
+
+    solved: tuple[Array, Array, Array] = jax.lax.cond(safe, products, logarithms)
+    return solved
 
 
 def plan_block(

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from anchordot_jax import coupling
+from anchordot_jax import affinity, coupling
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import DistillationConfig
-from anchordot_jax.students import Params, bind, init_params
+from anchordot_jax.students import Params, init_params
 
 
 class TrainState(NamedTuple):
@@ -98,10 +98,44 @@ def soft_contrastive_loss(
     row_targets: Float[AnyArray, "b c"],
     column_targets: Float[AnyArray, "b c"],
 ) -> Float[Array, ""]:
-    """Return half the sum of the two directions' soft cross-entropies (Eq. 11-12)."""
-    x_to_y = optax.softmax_cross_entropy(logits, row_targets, axis=1)
-    y_to_x = optax.softmax_cross_entropy(logits, column_targets, axis=0)
-    return (jnp.mean(x_to_y) + jnp.mean(y_to_x)) / 2
+    """Return half the sum of the two directions' soft cross-entropies (Eq. 11-12).
+
+    The targets are constants: no gradient reaches them.
+    """
+    b, c = logits.shape
+    return _cross_entropies(logits, row_targets / b + column_targets / c)
+
+
+@jax.custom_vjp
+def _cross_entropies(logits: Array, weights: Array) -> Array:
+    """Return (mean_i lse_j l_ij + mean_j lse_i l_ij - <W, l>) / 2.
+
+    With rows of the row targets, and columns of the column targets, that sum to one,
+    this is the loss for W = R / b + K / c. Its gradient by hand reads the logits
+    once more where the transposed program keeps and reads both softmaxes.
+    """
+    return _cross_entropies_forward(logits, weights)[0]
+
+
+def _cross_entropies_forward(
+    logits: Array, weights: Array
+) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+    rows = jax.nn.logsumexp(logits, axis=1, keepdims=True)
+    columns = jax.nn.logsumexp(logits, axis=0, keepdims=True)
+    loss = (jnp.mean(rows) + jnp.mean(columns) - jnp.sum(weights * logits)) / 2
+    return loss, (logits, weights, rows, columns)
+
+
+def _cross_entropies_backward(
+    residuals: tuple[Array, Array, Array, Array], cotangent: Array
+) -> tuple[Array, None]:
+    logits, weights, rows, columns = residuals
+    b, c = logits.shape
+    softmaxes = jnp.exp(logits - rows) / b + jnp.exp(logits - columns) / c
+    return cotangent * (softmaxes - weights) / 2, None
+
+
+_cross_entropies.defvjp(_cross_entropies_forward, _cross_entropies_backward)
 
 
 def info_nce(logits: Float[AnyArray, "b b"]) -> Float[Array, ""]:
@@ -182,12 +216,12 @@ def train_epoch(
     def pool_loss(params: Params, step: Array) -> Array:
         i, j = rows_x[step], rows_y[step]
         row_targets, column_targets = _targets(pools, i, j)
-        logits = bind(params)(pools.x[i], pools.y[j])
+        logits = _logits(params, pools.x[i], pools.y[j])
         return soft_contrastive_loss(logits, row_targets, column_targets)
 
     def anchor_loss(params: Params, step: Array) -> Array:
         k = rows_anchors[step - chunks.pool_steps]
-        return info_nce(bind(params)(anchors.x[k], anchors.y[k]))
+        return info_nce(_logits(params, anchors.x[k], anchors.y[k]))
 
     def step(
         carry: tuple[Params, optax.OptState], index: Array
@@ -274,6 +308,12 @@ def given_plan(
         epsilon=jnp.asarray(1.0, jnp.float32),
         log_plan=None if log_plan is None else jnp.asarray(log_plan, jnp.float32),
     )
+
+
+def _logits(params: Params, x: Array, y: Array) -> Array:
+    """Return the students' logits s f(x) . g(y) of every x with every y."""
+    rows = affinity.standardized_sides(x, y)
+    return jnp.exp(params["log_scale"]) * affinity.cosines(params, *rows)
 
 
 def _targets(pools: Pools, i: Array, j: Array) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ candidate must beat the paper's usual choice by more than a standard error to re
 it.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -179,22 +180,26 @@ def _eta_path(
 ) -> Iterator[tuple[float, coupling.Coupling, np.ndarray]]:
     """Yield the coupling and held-out ranks of every eta, from the largest down.
 
-    Each solve starts from the potentials of the one before.
+    Each solve starts from the potentials of the one before; a cost that fits the
+    memory granted to it is computed once for all.
     """
     maps = profiles.coordinate_maps(draw.basis_x, draw.basis_y, gamma)
     x, y = profiles.coordinates(draw.x, draw.y, maps)
     median = geometry.sampled_median_cost(x, y, key=key)
+    fits = 4 * len(x) * len(y) <= coupling.cost_memory(config.coupling)
+    cost = geometry.cost_block(x, y) if fits else None
     init = None
     for eta in sorted(etas, reverse=True):
-        solved = coupling.solve_coupling(
-            x, y, eta * median, init=init, config=config.coupling
-        )
+        epsilon, settings = eta * median, config.coupling
+        if cost is None:
+            solved = coupling.solve_coupling(x, y, epsilon, init=init, config=settings)
+        else:
+            solved = coupling.solve_cost(cost, epsilon, init=init, config=settings)
         init = (solved.f, solved.g)
         ranks = heldout_ranks(x, y, solved, n_heldout=draw.n_heldout)
         yield eta, solved, np.asarray(ranks)
 
 
-@jax.jit
 def _ranks_of_last(
     scores: Float[AnyArray, "h m"],
 ) -> Float[Array, " h"]:
@@ -207,6 +212,7 @@ def _ranks_of_last(
     return 1 + above + equal / 2
 
 
+@functools.partial(jax.jit, static_argnames=("n_heldout",))
 def heldout_ranks(
     x: Float[AnyArray, "n r"],
     y: Float[AnyArray, "m r"],

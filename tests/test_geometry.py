@@ -208,6 +208,47 @@ def test_median_of_large_pools_is_sampled(next_key):
     assert float(geometry.sampled_median_cost(x, y, key=keys[0])) == found[0]
 
 
+@functools.partial(jax.jit, static_argnames="plain")
+def median(values, *, plain):
+    return jnp.median(values) if plain else geometry.median(values)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(0, 5),
+)
+def test_median_is_numpys(values, zeros):
+    """Of even and odd counts, ties, both signs of zero."""
+    values = np.asarray(values + zeros * [0.0] + [-0.0] * (zeros // 2), np.float32)
+    found = float(median(values, plain=False))
+    assert found == np.float32(np.median(values.astype(np.float64)))
+
+
+def test_median_of_many_and_of_not_a_number():
+    """The very float that sorting finds; NaN where one is among the values."""
+    values = np.random.default_rng(0).normal(size=(100, 101)).astype(np.float32)
+    assert float(median(values, plain=False)) == float(median(values, plain=True))
+    values[3, 3] = np.nan
+    assert np.isnan(float(median(values, plain=False)))
+
+
+def test_kernel_products_are_those_of_the_matrix():
+    """Along both axes, whatever epsilon is passed on."""
+    kernel = np.random.default_rng(0).uniform(size=(5, 3)).astype(np.float32)
+    geom = geometry.KernelGeometry(kernel_matrix=jnp.asarray(kernel), epsilon=0.3)
+    u, v = np.arange(1.0, 6, dtype=np.float32), np.arange(1.0, 4, dtype=np.float32)
+    for eps in (None, jnp.asarray(0.7)):
+        rows = geom.apply_kernel(jnp.asarray(v), eps, axis=1)
+        columns = geom.apply_kernel(jnp.asarray(u), eps, axis=0)
+        np.testing.assert_allclose(rows, kernel @ v, rtol=1e-6)
+        np.testing.assert_allclose(columns, u @ kernel, rtol=1e-6)
+
+
 @given(n_columns=st.integers(1, 10_000_000), backend=st.sampled_from(["cpu", "gpu"]))
 def test_tile_stays_in_its_memory(n_columns, backend):
     """A tile has 64 to 2048 rows, and fits its memory unless it has only 64."""

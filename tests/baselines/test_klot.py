@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from anchordot_jax.baselines.sotalign import klot
-from anchordot_jax.baselines.trained import affinity
-from anchordot_jax.students import bind, init_params
 
 STUDENT = np.array([[0.9, 0.1, 0.3], [0.2, 0.7, 0.4], [0.5, 0.0, 0.6]], np.float32)
 TEACHER = np.array([[1.0, 0.2, 0.1], [0.0, 0.8, 0.3], [0.1, 0.4, 0.9]], np.float32)
@@ -193,40 +191,3 @@ def test_fast_teacher_plan_is_the_literal_one(iterations):
     np.testing.assert_allclose(found.columns, expected.sum(axis=0), rtol=1e-3)
     entropy = np.where(expected > 0, expected * np.log(expected), 0).sum()
     assert float(found.log_plan) == pytest.approx(entropy, rel=1e-3)
-
-
-@pytest.mark.parametrize(("dim_x", "dim_y"), [(6, 4), (4, 6)])
-def test_cosines_are_the_students_own(dim_x, dim_y):
-    """Folded, contracted over the shorter input: outputs and gradients agree."""
-    params = init_params(dim_x, dim_y, 8, key=jax.random.key(0))
-    # Gains and biases that are not where training starts.
-    params = jax.tree.map(
-        lambda leaf: leaf + 0.1 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape),
-        params,
-    )
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(5, dim_x)).astype(np.float32)
-    y = rng.normal(size=(7, dim_y)).astype(np.float32)
-    weights = rng.normal(size=(5, 7)).astype(np.float32)
-
-    @jax.jit
-    def plain(params):
-        students = bind(params)
-        return students.x(x) @ students.y(y).T
-
-    @jax.jit
-    def fast(params):
-        return affinity.cosines(
-            params, affinity.standardized(x), affinity.standardized(y)
-        )
-
-    np.testing.assert_allclose(fast(params), plain(params), atol=1e-6)
-    one, two = (
-        jax.jit(jax.grad(lambda params, f=f: jnp.vdot(f(params), weights)))(params)
-        for f in (plain, fast)
-    )
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), one, two
-    )
-    outputs = affinity.outputs(params["x"], affinity.standardized(x))
-    np.testing.assert_allclose(outputs, bind(params).x(x), atol=1e-6)

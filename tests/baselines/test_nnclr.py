@@ -9,8 +9,9 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 import reference
+from anchordot_jax import affinity
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import affinity, nnclr
+from anchordot_jax.baselines.trained import nnclr
 from anchordot_jax.baselines.trained.nnclr import (
     Indexed,
     NnclrSettings,

@@ -11,8 +11,9 @@ import pytest
 from scipy.special import log_softmax
 
 import reference
+from anchordot_jax import affinity
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import affinity, ot_clip
+from anchordot_jax.baselines.trained import ot_clip
 from anchordot_jax.baselines.trained.ot_clip import (
     OtClipSettings,
     converged_log_plan,

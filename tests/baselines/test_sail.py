@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import reference
+from anchordot_jax import affinity
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import affinity, sail, training
+from anchordot_jax.baselines.trained import sail, training
 from anchordot_jax.baselines.trained.sail import SailSemiSettings, SailSettings
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params

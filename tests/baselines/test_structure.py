@@ -11,8 +11,9 @@ from scipy.spatial.distance import jensenshannon
 from scipy.special import softmax
 
 import reference
+from anchordot_jax import affinity
 from anchordot_jax.baselines.protocol import Anchors, Pools
-from anchordot_jax.baselines.trained import affinity, structure
+from anchordot_jax.baselines.trained import structure
 from anchordot_jax.baselines.trained.structure import (
     StructureSemiSettings,
     StructureSettings,

@@ -18,6 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchordot_jax.affinity import (
+    cosines,
+    standardized_sides,
+)
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import (
     Anchors,
@@ -35,10 +39,6 @@ from anchordot_jax.baselines.sotalign.loss import (
     sotalign_loss,
 )
 from anchordot_jax.baselines.sotalign.settings import SotalignSettings
-from anchordot_jax.baselines.trained.affinity import (
-    cosines,
-    standardized_sides,
-)
 from anchordot_jax.baselines.trained.training import train
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from anchordot_jax import matching
+from anchordot_jax.affinity import outputs, standardized_sides
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.trained.affinity import outputs, standardized_sides
 from anchordot_jax.baselines.trained.sail import SOTALIGN, choose_rate, finish
 from anchordot_jax.baselines.trained.training import (
     TrainingSettings,

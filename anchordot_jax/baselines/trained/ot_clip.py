@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from anchordot_jax.affinity import outputs, standardized_sides
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools
-from anchordot_jax.baselines.trained.affinity import outputs, standardized_sides
 from anchordot_jax.baselines.trained.sail import RATES, SOTALIGN, finish
 from anchordot_jax.baselines.trained.training import (
     TrainingSettings,

@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from anchordot_jax.arrays import AnyArray
-from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.trained.affinity import (
+from anchordot_jax.affinity import (
     outputs,
     standardized,
     standardized_sides,
 )
+from anchordot_jax.arrays import AnyArray
+from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
 from anchordot_jax.baselines.trained.sail import SOTALIGN, choose_rate, finish
 from anchordot_jax.baselines.trained.training import (
     TrainingSettings,

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from anchordot_jax.arrays import AnyArray
-from anchordot_jax.baselines import tuning
-from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools, make_model
-from anchordot_jax.baselines.trained.affinity import (
+from anchordot_jax.affinity import (
     outputs,
     standardized_sides,
 )
+from anchordot_jax.arrays import AnyArray
+from anchordot_jax.baselines import tuning
+from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools, make_model
 from anchordot_jax.baselines.trained.sail_loss import sail_loss
 from anchordot_jax.baselines.trained.training import (
     Trained,

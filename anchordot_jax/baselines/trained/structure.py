@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from anchordot_jax.affinity import outputs, standardized_sides
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
-from anchordot_jax.baselines.trained.affinity import outputs, standardized_sides
 from anchordot_jax.baselines.trained.sail import SOTALIGN, finish, ramp_up
 from anchordot_jax.baselines.trained.sail_loss import sail_loss
 from anchordot_jax.baselines.trained.training import (

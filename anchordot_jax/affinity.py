@@ -4,7 +4,8 @@ A student is linear after its LayerNorm's standardisation: f = unit(z W) with z 
 standardised row and a 1, W the linear map with the LayerNorm's gain and bias folded in.
 So the cosines (F W_y^T) z_y^T / |z_y W_y| contract over the d_y + 1 input columns where
 F G^T contracts over the shared space's 1024: the same numbers, forward and backward,
-from less arithmetic, since the standardised rows never change.
+from less arithmetic, since the standardised rows never change. Where it is shorter
+still, norms come from the small Gram matrix W W^T.
 """
 
 from typing import Any
@@ -16,6 +17,9 @@ from jaxtyping import Array, Float
 from anchordot_jax import profiles
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.students import LAYER_NORM_EPSILON, Params
+
+# Least norm that is divided by; its inverse square is a float32.
+TINY = 1e-9
 
 
 def standardized(rows: Float[AnyArray, "n d"]) -> Float[Array, "n e"]:
@@ -61,14 +65,37 @@ def cosines(
         z_x: `standardized` x rows.
         z_y: `standardized` y rows.
     """
+    z_x, z_y = jnp.asarray(z_x), jnp.asarray(z_y)
     if z_x.shape[1] < z_y.shape[1]:
         return _cosines(folded(params["y"]), z_y, folded(params["x"]), z_x).T
     return _cosines(folded(params["x"]), z_x, folded(params["y"]), z_y)
 
 
-def _cosines(long: Array, z_long: AnyArray, short: Array, z_short: AnyArray) -> Array:
+def _cosines(long: Array, z_long: Array, short: Array, z_short: Array) -> Array:
     """Return the cosines with the contraction over the second side's columns."""
-    unit = profiles.normalize(z_long @ long)
-    norms = jnp.linalg.norm(z_short @ short, axis=1)
-    similarities: Array = ((unit @ short.T) @ z_short.T) / norms[None, :]
-    return similarities
+    if _gram_is_cheaper(z_long, long):
+        projected, norms = z_long @ (long @ short.T), _norms(z_long, long)
+    else:
+        mapped = z_long @ long
+        projected, norms = mapped @ short.T, _length(mapped * mapped)
+    similarities: Array = (projected / norms[:, None]) @ z_short.T
+    return similarities / _norms(z_short, short)[None, :]
+
+
+def _norms(z: Array, matrix: Array) -> Array:
+    """Return |z W| of every row."""
+    if _gram_is_cheaper(z, matrix):
+        return _length((z @ (matrix @ matrix.T)) * z)
+    mapped = z @ matrix
+    return _length(mapped * mapped)
+
+
+def _length(squares: Array) -> Array:
+    """Return the root of each row's sum; the gradient at 0 is 0."""
+    return jnp.sqrt(jnp.maximum(jnp.sum(squares, axis=1), TINY**2))
+
+
+def _gram_is_cheaper(z: Array, matrix: Array) -> bool:
+    """Return whether W W^T, and the rows times it, take less than the rows times W."""
+    (n, e), k = z.shape, matrix.shape[1]
+    return e * (n + k) < n * k
