@@ -4,6 +4,7 @@
 callers who have split their data themselves.
 """
 
+import functools
 import math
 import time
 from collections.abc import Iterator
@@ -14,9 +15,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
-from anchordot_jax import coupling, distillation, geometry, profiles, selection
+from anchordot_jax import (
+    coupling,
+    distillation,
+    geometry,
+    profiles,
+    selection,
+    spread_distillation,
+)
 from anchordot_jax.config import Config
 from anchordot_jax.data import splits
 from anchordot_jax.errors import InputError
@@ -30,6 +39,12 @@ from anchordot_jax.fit_inputs import (
 )
 from anchordot_jax.listeners import Interrupted, Listener, Silent
 from anchordot_jax.model import AlignedModel
+from anchordot_jax.parallel.mesh import (
+    is_first_process,
+    replicate,
+    shard_rows,
+    wait_for_all,
+)
 from anchordot_jax.runs.run_folder import RunFolder, package_version
 
 CHECKPOINTS_PER_RUN = 10
@@ -132,6 +147,7 @@ def fit_data(
     *,
     run: RunFolder | None = None,
     listener: Listener | None = None,
+    mesh: Mesh | None = None,
 ) -> FitResult:
     """Return the model, the selection and the coupling of a fit.
 
@@ -140,6 +156,8 @@ def fit_data(
         config: every setting.
         run: stages found there are not run again; new ones are stored there.
         listener: told of the progress.
+        mesh: devices to spread both pools over, see `parallel.mesh.make_mesh`. In a
+            run of several processes each calls this with the same data and folder.
 
     Raises:
         InputError: data that cannot be used.
@@ -155,21 +173,23 @@ def fit_data(
     anchors = distillation.Anchors(
         jnp.asarray(data.anchors_x), jnp.asarray(data.anchors_y)
     )
-    pool_x, pool_y = jnp.asarray(data.pool_x), jnp.asarray(data.pool_y)
 
     with _timed(seconds, "selection"):
-        chosen = _select(anchors, pool_x, pool_y, config, keys, run, listener)
+        chosen = _select(anchors, data, config, keys, run, listener)
     with _timed(seconds, "coupling"):
         pools, solved = _couple(
-            anchors, pool_x, pool_y, data, chosen, config, keys, run, listener
+            anchors, data, chosen, config, keys, run, listener, mesh
         )
     with _timed(seconds, "distillation"):
-        state = _distil(pools, anchors, config, keys, run, listener)
-    model = AlignedModel(params=state.params, info=_info(data, config, chosen, solved))
+        state = _distil(pools, anchors, data, config, keys, run, listener, mesh)
+    params = state.params if mesh is None else jax.tree.map(np.asarray, state.params)
+    model = AlignedModel(params=params, info=_info(data, config, chosen, solved))
     if run is not None:
-        model.save(run.model)
+        if is_first_process():
+            model.save(run.model)
         run.save_result("seconds", {"seconds": seconds})
         run.drop_checkpoints()
+        wait_for_all("the model is stored")
     return FitResult(model, chosen, solved, seconds)
 
 
@@ -203,44 +223,48 @@ def selection_key(config: Config) -> jax.Array:
 
 def _select(
     anchors: distillation.Anchors,
-    pool_x: jax.Array,
-    pool_y: jax.Array,
+    data: FitData,
     config: Config,
     keys: _Keys,
     run: RunFolder | None,
     listener: Listener,
 ) -> selection.Selection:
+    """Return the choice; every process of a run makes it, and takes the first's."""
+
     def report(done: int, total: int) -> None:
         listener.selecting(done, total)
         if listener.should_stop():
             raise Interrupted("Stopped while choosing gamma and eta.")
 
     chosen = run.load_selection() if run is not None else None
+    # No process may store its choice before all have looked for an earlier one.
+    wait_for_all("the selection was looked for")
     if chosen is None:
         chosen = selection.select(
             anchors.x,
             anchors.y,
-            pool_x,
-            pool_y,
+            data.pool_x,
+            data.pool_y,
             config,
             key=keys.selection,
             progress=report,
         )
         if run is not None:
             run.save_selection(chosen)
+            if not is_first_process():
+                chosen = run.load_selection() or chosen
     return chosen
 
 
 def _couple(
     anchors: distillation.Anchors,
-    pool_x: jax.Array,
-    pool_y: jax.Array,
     data: FitData,
     chosen: selection.Selection,
     config: Config,
     keys: _Keys,
     run: RunFolder | None,
     listener: Listener,
+    mesh: Mesh | None,
 ) -> tuple[distillation.Pools, coupling.Coupling]:
     """Return the pools with their plan: coordinates once, then the potentials."""
     maps = profiles.coordinate_maps(
@@ -248,18 +272,23 @@ def _couple(
         profiles.fit_basis(anchors.y, center=config.center),
         chosen.gamma,
     )
-    x, y = profiles.coordinates(pool_x, pool_y, maps)
+    pool_x, pool_y = (_placed(rows, mesh) for rows in (data.pool_x, data.pool_y))
+    x, y = profiles.coordinates(pool_x, pool_y, _everywhere(maps, mesh))
     solved = run.load_coupling() if run is not None else None
     if solved is None:
-        median = geometry.sampled_median_cost(x, y, key=keys.median)
+        counts = len(data.pool_x), len(data.pool_y)
+        median = geometry.sampled_median_cost(
+            x, y, key=_everywhere(keys.median, mesh), counts=counts, mesh=mesh
+        )
         solved = coupling.solve_coupling(
             x,
             y,
             chosen.eta * median,
-            a=None if data.a is None else jnp.asarray(data.a / data.a.sum()),
-            b=None if data.b is None else jnp.asarray(data.b / data.b.sum()),
+            a=_marginal(data.a, counts[0]),
+            b=_marginal(data.b, counts[1]),
             config=config.coupling,
             progress=_report_sinkhorn(listener),
+            mesh=mesh,
         )
         solved.f.block_until_ready()
         if run is not None:
@@ -271,8 +300,25 @@ def _couple(
             f"iterations, tolerance {config.coupling.tolerance:.2g}; try a larger eta "
             f"or more coupling.max_iterations."
         )
-    pools = distillation.Pools(pool_x, pool_y, x, y, solved.f, solved.g, solved.epsilon)
-    return pools, solved
+    f, g, epsilon = _everywhere((solved.f, solved.g, solved.epsilon), mesh)
+    return distillation.Pools(pool_x, pool_y, x, y, f, g, epsilon), solved
+
+
+def _placed(rows: np.ndarray, mesh: Mesh | None) -> jax.Array:
+    """Return the pool on the device, or spread over the devices."""
+    return jnp.asarray(rows) if mesh is None else shard_rows(rows, mesh)
+
+
+def _everywhere(tree: Any, mesh: Mesh | None) -> Any:
+    """Return the arrays as they are, or on all devices."""
+    return tree if mesh is None else replicate(tree, mesh)
+
+
+def _marginal(weights: np.ndarray | None, n: int) -> jax.Array:
+    """Return the weights summing to one; uniform ones by default."""
+    if weights is None:
+        return jnp.full(n, 1 / n, jnp.float32)
+    return jnp.asarray(weights / weights.sum(), jnp.float32)
 
 
 def _report_sinkhorn(listener: Listener) -> coupling.Progress | None:
@@ -288,15 +334,17 @@ def _report_sinkhorn(listener: Listener) -> coupling.Progress | None:
 def _distil(
     pools: distillation.Pools,
     anchors: distillation.Anchors,
+    data: FitData,
     config: Config,
     keys: _Keys,
     run: RunFolder | None,
     listener: Listener,
+    mesh: Mesh | None,
 ) -> distillation.TrainState:
     """Return the trained state, resumed from the run's newest checkpoint if any."""
     settings = config.distillation
     chunks = distillation.plan_chunks(
-        len(pools.x), len(pools.y), len(anchors.x), settings.chunk_size
+        len(data.pool_x), len(data.pool_y), len(anchors.x), settings.chunk_size
     )
     state = distillation.init_training(
         pools.x.shape[1],
@@ -305,14 +353,20 @@ def _distil(
         total_steps=settings.epochs * chunks.steps,
         key=keys.students,
     )
+    state, anchors, key = _everywhere((state, anchors, keys.chunks), mesh)
     if run is not None:
         state = run.restore_checkpoint(state) or state
+    train_epoch = (
+        distillation.train_epoch
+        if mesh is None
+        else functools.partial(spread_distillation.train_epoch, mesh=mesh)
+    )
     every = math.ceil(settings.epochs / CHECKPOINTS_PER_RUN)
     items = chunks.pool_steps * (chunks.size_x + chunks.size_y)
     items += 2 * chunks.anchor_steps * chunks.anchor_size
     for epoch in range(int(state.epoch) + 1, settings.epochs + 1):
-        state, metrics = distillation.train_epoch(
-            state, pools, anchors, config=settings, chunks=chunks, key=keys.chunks
+        state, metrics = train_epoch(
+            state, pools, anchors, config=settings, chunks=chunks, key=key
         )
         values = {name: float(value) for name, value in metrics._asdict().items()}
         values["chance_loss"] = math.log(chunks.size_x * chunks.size_y) / 2

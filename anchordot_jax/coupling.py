@@ -5,12 +5,15 @@ potentials; only they are kept. The iterations are OTT's; this module adds the s
 of the over-relaxation and the exact blocks of the plan that the students learn from.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 from ott.problems.linear import linear_problem
 from ott.solvers.linear import acceleration, sinkhorn
@@ -18,11 +21,16 @@ from ott.solvers.linear import acceleration, sinkhorn
 from anchordot_jax import geometry
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
+from anchordot_jax.parallel.exchange import take_rows
+from anchordot_jax.parallel.mesh import replicate, shard_rows
 
 Progress = Callable[[int, float], None]
 """Called with the Sinkhorn iteration and the marginal error at each check."""
 
 CPU_COST_MEMORY = 1 << 30
+
+# Stands for an infinite potential where infinities cannot be added up.
+FAR = 1e30
 
 # Over-relaxation ends when the error grows by more than this from check to check; a
 # smaller rise is float32 noise.
@@ -68,6 +76,7 @@ def solve_coupling(
     init: tuple[Float[AnyArray, " n"], Float[AnyArray, " m"]] | None = None,
     config: CouplingConfig | None = None,
     progress: Progress | None = None,
+    mesh: Mesh | None = None,
 ) -> Coupling:
     """Return the potentials of min <pi, C> - epsilon H(pi) with marginals a, b (Eq. 7).
 
@@ -86,10 +95,65 @@ def solve_coupling(
         init: potentials to start from; zeros by default.
         config: tolerance, iterations, over-relaxation, memory for the cost.
         progress: called at every check of the marginal error.
+        mesh: devices to spread the rows of both pools over; the cost is streamed, and
+            the potentials come back on every device. Where `mesh.shard_rows` has
+            filled the pools up already, a and b must be given, of the rows meant.
     """
-    return _solve_checked(
-        x, y, epsilon, a, b, init, config or CouplingConfig(), progress, None
+    config = config or CouplingConfig()
+    if mesh is not None:
+        return _solve_spread(x, y, epsilon, a, b, init, config, progress, mesh)
+    return _solve_checked(x, y, epsilon, a, b, init, config, progress, None)
+
+
+def _solve_spread(
+    x: AnyArray,
+    y: AnyArray,
+    epsilon: AnyArray | float,
+    a: AnyArray | None,
+    b: AnyArray | None,
+    init: tuple[AnyArray, AnyArray] | None,
+    config: CouplingConfig,
+    progress: Progress | None,
+    mesh: Mesh,
+) -> Coupling:
+    """Spread rows, marginals and start over the mesh, solve, and cut off the filling.
+
+    The filling has no weight, so that its potentials are minus infinity.
+    """
+    n, m = len(x if a is None else a), len(y if b is None else b)
+    a = np.full(n, 1 / n, np.float32) if a is None else np.asarray(a, np.float32)
+    b = np.full(m, 1 / m, np.float32) if b is None else np.asarray(b, np.float32)
+    f, g = init or (np.zeros(n, np.float32), np.zeros(m, np.float32))
+    solved = _solve_checked(
+        shard_rows(x, mesh),
+        shard_rows(y, mesh),
+        replicate(jnp.asarray(epsilon, jnp.float32), mesh),
+        shard_rows(a, mesh),
+        shard_rows(b, mesh),
+        (shard_rows(f, mesh), shard_rows(g, mesh)),
+        dataclasses.replace(config, cost_memory=0),
+        progress,
+        None,
+        mesh,
     )
+    f, g = _on_every_device(solved.f, solved.g, n, m, mesh)
+    return solved._replace(f=f, g=g)
+
+
+@functools.partial(jax.jit, static_argnames=("n", "m", "mesh"))
+def _on_every_device(
+    f: Array, g: Array, n: int, m: int, mesh: Mesh
+) -> tuple[Array, Array]:
+    """Return the first n and m potentials on all devices."""
+    rows, columns = jnp.arange(n), jnp.arange(m)
+    # The filling's infinite potentials must not meet the sum's zeros.
+    finite = (jnp.where(jnp.isfinite(side), side, -FAR)[:, None] for side in (f, g))
+    x, y = finite
+    whole_f, whole_g = take_rows(x, rows, y, columns, mesh=mesh)
+    f, g = (
+        jnp.where(side <= -FAR, -jnp.inf, side)[:, 0] for side in (whole_f, whole_g)
+    )
+    return f, g
 
 
 def _solve_checked(
@@ -102,6 +166,7 @@ def _solve_checked(
     config: CouplingConfig,
     progress: Progress | None,
     cost: Array | None,
+    mesh: Mesh | None = None,
 ) -> Coupling:
     """Fill in the defaults and solve."""
     n, m = len(x), len(y)
@@ -125,6 +190,7 @@ def _solve_checked(
             max_iterations=config.max_iterations,
             stored=cost is None and 4 * n * m <= cost_memory(config),
             progress=progress,
+            mesh=mesh,
         )
     return solved
 
@@ -170,7 +236,8 @@ def cost_memory(config: CouplingConfig) -> int:
 
 
 @functools.partial(
-    jax.jit, static_argnames=("check_every", "max_iterations", "stored", "progress")
+    jax.jit,
+    static_argnames=("check_every", "max_iterations", "stored", "progress", "mesh"),
 )
 def _solve(
     x: Array,
@@ -188,9 +255,10 @@ def _solve(
     max_iterations: int,
     stored: bool,
     progress: Progress | None,
+    mesh: Mesh | None,
 ) -> Coupling:
     cost = geometry.cost_block(x, y) if stored else cost
-    geom = geometry.ProfileGeometry(x, y, epsilon=epsilon, cost=cost)
+    geom = geometry.ProfileGeometry(x, y, epsilon=epsilon, cost=cost, mesh=mesh)
     problem = linear_problem.LinearProblem(geom, a=a, b=b)
     max_checks = max(1, max_iterations // check_every)
 
@@ -210,7 +278,11 @@ def _solve(
         finite = jnp.isfinite(error)
         if progress is not None:
             jax.debug.callback(
-                progress, (loop.checks + 1) * check_every, error, ordered=True
+                progress,
+                (loop.checks + 1) * check_every,
+                error,
+                # JAX orders the calls of one device only.
+                ordered=mesh is None,
             )
         return _Loop(
             f=jnp.where(finite, f, loop.f),

@@ -7,6 +7,7 @@ inside the step; the anchors' target is the identity.
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -66,6 +67,10 @@ class EpochMetrics(NamedTuple):
 class ChunkPlan(NamedTuple):
     """How many steps an epoch has and how large their chunks are."""
 
+    n: int
+    """Rows of the x pool to draw from; rows after them only fill up the devices."""
+    m: int
+    """Rows of the y pool to draw from."""
     size_x: int
     size_y: int
     pool_steps: int
@@ -90,7 +95,7 @@ def plan_chunks(n: int, m: int, n_anchors: int, chunk_size: int) -> ChunkPlan:
     pool_steps = max(n // size_x, m // size_y) if size_x and size_y else 0
     anchor_steps = math.ceil(n_anchors / chunk_size)
     anchor_size = n_anchors // anchor_steps if anchor_steps else 0
-    return ChunkPlan(size_x, size_y, pool_steps, anchor_size, anchor_steps)
+    return ChunkPlan(n, m, size_x, size_y, pool_steps, anchor_size, anchor_steps)
 
 
 def soft_contrastive_loss(
@@ -183,10 +188,12 @@ def init_training(
     return TrainState(params, optimizer.init(params), jnp.asarray(0, jnp.int32))
 
 
+PoolGradient = Callable[[Params, Array, Array], tuple[Array, Params]]
+"""pool_gradient(params, i, j) -> loss of the chunk of rows i, j, and its gradient."""
+
+
 @functools.partial(
-    jax.jit,
-    static_argnames=("config", "chunks"),
-    donate_argnames=("state",),
+    jax.jit, static_argnames=("config", "chunks"), donate_argnames=("state",)
 )
 def train_epoch(
     state: TrainState,
@@ -202,26 +209,43 @@ def train_epoch(
     The chunks are drawn from `fold_in(key, epoch)`, so an interrupted run that resumes
     sees the same ones. The incoming state is donated: its buffers are reused.
     """
+
+    def pool_loss(params: Params, i: Array, j: Array) -> Array:
+        row_targets, column_targets = _targets(pools, i, j)
+        logits = pair_logits(params, pools.x[i], pools.y[j])
+        return soft_contrastive_loss(logits, row_targets, column_targets)
+
+    gradient: PoolGradient = jax.value_and_grad(pool_loss)
+    return run_epoch(state, gradient, anchors, config=config, chunks=chunks, key=key)
+
+
+def run_epoch(
+    state: TrainState,
+    pool_gradient: PoolGradient,
+    anchors: Anchors,
+    *,
+    config: DistillationConfig,
+    chunks: ChunkPlan,
+    key: PRNGKeyArray,
+) -> tuple[TrainState, EpochMetrics]:
+    """Return what `train_epoch` does, for any way to a chunk's gradient."""
     optimizer = make_optimizer(config, config.epochs * chunks.steps)
     key_order, key_chunks = jax.random.split(jax.random.fold_in(key, state.epoch))
     if not config.redraw_chunks:
         key_chunks = key
     key_x, key_y, key_anchors = jax.random.split(key_chunks, 3)
-    rows_x = _draw_chunks(len(pools.x), chunks.size_x, chunks.pool_steps, key=key_x)
-    rows_y = _draw_chunks(len(pools.y), chunks.size_y, chunks.pool_steps, key=key_y)
+    rows_x = _draw_chunks(chunks.n, chunks.size_x, chunks.pool_steps, key=key_x)
+    rows_y = _draw_chunks(chunks.m, chunks.size_y, chunks.pool_steps, key=key_y)
     rows_anchors = _draw_chunks(
         len(anchors.x), chunks.anchor_size, chunks.anchor_steps, key=key_anchors
     )
 
-    def pool_loss(params: Params, step: Array) -> Array:
-        i, j = rows_x[step], rows_y[step]
-        row_targets, column_targets = _targets(pools, i, j)
-        logits = _logits(params, pools.x[i], pools.y[j])
-        return soft_contrastive_loss(logits, row_targets, column_targets)
+    def pool_step(params: Params, step: Array) -> tuple[Array, Params]:
+        return pool_gradient(params, rows_x[step], rows_y[step])
 
     def anchor_loss(params: Params, step: Array) -> Array:
         k = rows_anchors[step - chunks.pool_steps]
-        return info_nce(_logits(params, anchors.x[k], anchors.y[k]))
+        return info_nce(pair_logits(params, anchors.x[k], anchors.y[k]))
 
     def step(
         carry: tuple[Params, optax.OptState], index: Array
@@ -230,11 +254,11 @@ def train_epoch(
         if chunks.pool_steps == 0:
             loss, grads = jax.value_and_grad(anchor_loss)(params, index)
         elif chunks.anchor_steps == 0:
-            loss, grads = jax.value_and_grad(pool_loss)(params, index)
+            loss, grads = pool_step(params, index)
         else:
             loss, grads = jax.lax.cond(
                 index < chunks.pool_steps,
-                jax.value_and_grad(pool_loss),
+                pool_step,
                 jax.value_and_grad(anchor_loss),
                 params,
                 index,
@@ -310,7 +334,9 @@ def given_plan(
     )
 
 
-def _logits(params: Params, x: Array, y: Array) -> Array:
+def pair_logits(
+    params: Params, x: Float[AnyArray, "b dx"], y: Float[AnyArray, "c dy"]
+) -> Float[Array, "b c"]:
     """Return the students' logits s f(x) . g(y) of every x with every y."""
     rows = affinity.standardized_sides(x, y)
     return jnp.exp(params["log_scale"]) * affinity.cosines(params, *rows)

@@ -5,16 +5,20 @@ that C is one minus the cosine of the anchor profiles (Eq. 6). The geometry know
 to apply exp(-C/epsilon) in the log domain; the Sinkhorn iterations are OTT's.
 """
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 from ott.geometry import costs, pointcloud
 from ott.geometry import geometry as ott_geometry
 
 from anchordot_jax.arrays import AnyArray
+from anchordot_jax.parallel.exchange import take_rows
+from anchordot_jax.parallel.ring import ring_log_sum
 
 HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -58,6 +62,7 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
             None: see `tile_rows`.
         cost: the whole cost `[n, m]`, where there is memory for it; then it is read
             instead of recomputed.
+        mesh: the devices that x and y are spread over, by rows (`mesh.shard_rows`).
     """
 
     def __init__(
@@ -68,9 +73,11 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         epsilon: Float[AnyArray, ""] | float,
         tile: int | None = None,
         cost: Float[AnyArray, "n m"] | None = None,
+        mesh: Mesh | None = None,
     ) -> None:
         super().__init__(x, y, cost_fn=OneMinusDot(), epsilon=epsilon)
         self._tile = tile
+        self._mesh = mesh
         self._cost = None if cost is None else jnp.asarray(cost)
 
     def apply_lse_kernel(
@@ -87,6 +94,11 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         only there to stabilise the sum.
         """
         h, own = (g, f) if axis == 1 else (f, g)
+        if self._mesh is not None:
+            if vec is not None:
+                raise NotImplementedError("Weights are for one device.")
+            rows, others = (self.x, self.y) if axis == 1 else (self.y, self.x)
+            return self._around_the_ring(rows, others, h, eps, self._mesh), None
         if vec is not None:
             return self._stream(h, eps, axis, vec)
         if self._cost is None:
@@ -97,19 +109,24 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         self, h: Array, eps: Array, axis: int, vec: Array | None
     ) -> tuple[Array, Array]:
         rows, others = (self.x, self.y) if axis == 1 else (self.y, self.x)
-
-        def reduce_row(row: Array) -> tuple[Array, Array]:
-            similarity = jnp.matmul(others, row, precision=HIGHEST)
-            return _log_sum((h + similarity - 1) / eps, vec)
-
         tile = self._tile or tile_rows(len(others))
-        log_sum, sign = jax.lax.map(reduce_row, rows, batch_size=tile)
+        log_sum, sign = _tiled_log_sum(rows, others, h, eps, vec, tile=tile)
         return eps * log_sum, sign
+
+    def _around_the_ring(
+        self, rows: Array, others: Array, h: Array, eps: Array, mesh: Mesh
+    ) -> Array:
+        tile = self._tile or tile_rows(len(others) // mesh.size)
+
+        def log_sum(rows: Array, others: Array, h: Array) -> Array:
+            return _tiled_log_sum(rows, others, h, eps, None, tile=tile)[0]
+
+        return eps * ring_log_sum(log_sum, rows, others, h, mesh=mesh)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arrays and the static settings."""
         arrays = (self.x, self.y, self._epsilon_init, self._cost)
-        return arrays, {"tile": self._tile}
+        return arrays, {"tile": self._tile, "mesh": self._mesh}
 
     @classmethod
     def tree_unflatten(
@@ -139,6 +156,19 @@ class KernelGeometry(ott_geometry.Geometry):  # type: ignore[misc]
             else jnp.matmul(vec, kernel, precision=HIGHEST)
         )
         return product
+
+
+def _tiled_log_sum(
+    rows: Array, others: Array, h: Array, eps: Array, vec: Array | None, *, tile: int
+) -> tuple[Array, Array]:
+    """Return log |sum_j exp((h_j - C_ij)/eps) vec_j| of every row, and its sign."""
+
+    def reduce_row(row: Array) -> tuple[Array, Array]:
+        similarity = jnp.matmul(others, row, precision=HIGHEST)
+        return _log_sum((h + similarity - 1) / eps, vec)
+
+    log_sum, sign = jax.lax.map(reduce_row, rows, batch_size=tile)
+    return log_sum, sign
 
 
 def _log_sum(z: Array, vec: Array | None) -> tuple[Array, Array]:
@@ -193,26 +223,52 @@ def tile_rows(n_columns: int, *, backend: str | None = None) -> int:
     return max(64, min(2048, tile_bytes // (4 * n_columns)))
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames=("counts", "mesh"))
 def sampled_median_cost(
-    x: Float[AnyArray, "n r"], y: Float[AnyArray, "m r"], *, key: PRNGKeyArray
+    x: Float[AnyArray, "n r"],
+    y: Float[AnyArray, "m r"],
+    *,
+    key: PRNGKeyArray,
+    counts: tuple[int, int] | None = None,
+    mesh: Mesh | None = None,
 ) -> Float[Array, ""]:
     """Return the median of C, over all entries or a sample of 2^20 of them.
 
     Pools of at most 2^20 entries are taken whole. Larger ones are sampled by 256
     random blocks of 64 rows and 64 columns: one small matrix product each.
+
+    Args:
+        x: coordinates of the x pool.
+        y: coordinates of the y pool.
+        key: fixes the sample.
+        counts: rows of x and y that are meant, where more fill up the devices.
+        mesh: the devices that x and y are spread over.
     """
-    n, m = len(x), len(y)
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    n, m = counts or (len(x), len(y))
     if n * m <= MEDIAN_BLOCKS * MEDIAN_BLOCK**2:
-        return median(cost_block(x, y))
+        return median(cost_block(*_taken(x, jnp.arange(n), y, jnp.arange(m), mesh)))
+    keys = jax.random.split(key, MEDIAN_BLOCKS)
 
-    def block(key: PRNGKeyArray) -> Array:
+    def draw(key: PRNGKeyArray) -> tuple[Array, Array]:
         key_x, key_y = jax.random.split(key)
-        rows = jax.random.randint(key_x, (MEDIAN_BLOCK,), 0, n)
-        columns = jax.random.randint(key_y, (MEDIAN_BLOCK,), 0, m)
-        return cost_block(x[rows], y[columns])
+        shape = (MEDIAN_BLOCK,)
+        rows = jax.random.randint(key_x, shape, 0, n)
+        return rows, jax.random.randint(key_y, shape, 0, m)
 
-    return median(jax.lax.map(block, jax.random.split(key, MEDIAN_BLOCKS)))
+    rows, columns = jax.vmap(draw)(keys)
+    sides = _taken(x, rows, y, columns, mesh)
+    return median(jax.lax.map(lambda block: cost_block(*block), sides))
+
+
+def _taken(
+    x: Array, rows: Array, y: Array, columns: Array, mesh: Mesh | None
+) -> tuple[Array, Array]:
+    """Return some rows of both sides, on every device."""
+    if mesh is None:
+        return x[rows], y[columns]
+    some_x, some_y = take_rows(x, rows, y, columns, mesh=mesh)
+    return some_x, some_y
 
 
 def median(values: Float[AnyArray, "..."]) -> Float[Array, ""]:

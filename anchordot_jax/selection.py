@@ -167,7 +167,9 @@ def _draws(
 def _subset(pool: AnyArray, limit: int | None, *, key: PRNGKeyArray) -> Array:
     if limit is None or len(pool) <= limit:
         return jnp.asarray(pool)
-    return jnp.asarray(pool)[jax.random.permutation(key, len(pool))[:limit]]
+    rows = jax.random.permutation(key, len(pool))[:limit]
+    # Indexed before the move: the rest of a pool in the host's memory stays there.
+    return jnp.asarray(pool[np.asarray(rows)])
 
 
 def _eta_path(

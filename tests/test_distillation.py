@@ -225,22 +225,22 @@ def test_soft_loss_of_extreme_logits_is_finite():
 @pytest.mark.parametrize(
     ("n", "m", "n_anchors", "expected"),
     [
-        pytest.param(50, 35, 12, ChunkPlan(16, 16, 3, 12, 1), id="n != m"),
-        pytest.param(7, 50, 12, ChunkPlan(7, 16, 3, 12, 1), id="x pool < chunk"),
-        pytest.param(7, 9, 12, ChunkPlan(7, 9, 1, 12, 1), id="both pools < chunk"),
-        pytest.param(16, 16, 16, ChunkPlan(16, 16, 1, 16, 1), id="exactly a chunk"),
-        pytest.param(50, 35, 40, ChunkPlan(16, 16, 3, 13, 3), id="many anchors"),
-        pytest.param(50, 35, 17, ChunkPlan(16, 16, 3, 8, 2), id="one anchor too many"),
-        pytest.param(50, 35, 2, ChunkPlan(16, 16, 3, 2, 1), id="N = 2"),
-        pytest.param(0, 0, 12, ChunkPlan(0, 0, 0, 12, 1), id="no pools"),
-        pytest.param(50, 0, 12, ChunkPlan(16, 0, 0, 12, 1), id="one pool"),
-        pytest.param(1, 1, 2, ChunkPlan(1, 1, 1, 2, 1), id="pools of one"),
+        pytest.param(50, 35, 12, (16, 16, 3, 12, 1), id="n != m"),
+        pytest.param(7, 50, 12, (7, 16, 3, 12, 1), id="x pool < chunk"),
+        pytest.param(7, 9, 12, (7, 9, 1, 12, 1), id="both pools < chunk"),
+        pytest.param(16, 16, 16, (16, 16, 1, 16, 1), id="exactly a chunk"),
+        pytest.param(50, 35, 40, (16, 16, 3, 13, 3), id="many anchors"),
+        pytest.param(50, 35, 17, (16, 16, 3, 8, 2), id="one anchor too many"),
+        pytest.param(50, 35, 2, (16, 16, 3, 2, 1), id="N = 2"),
+        pytest.param(0, 0, 12, (0, 0, 0, 12, 1), id="no pools"),
+        pytest.param(50, 0, 12, (16, 0, 0, 12, 1), id="one pool"),
+        pytest.param(1, 1, 2, (1, 1, 1, 2, 1), id="pools of one"),
     ],
 )
 def test_plan_chunks(n, m, n_anchors, expected):
     """The sizes and numbers of an epoch's chunks of 16."""
     found = plan_chunks(n, m, n_anchors, 16)
-    assert found == expected
+    assert found == ChunkPlan(n, m, *expected)
     assert found.steps == found.pool_steps + found.anchor_steps
 
 
@@ -349,7 +349,7 @@ def test_first_losses_are_the_reference():
     """With one chunk of each kind, the losses are those of the initial students."""
     config = dataclasses.replace(STILL, chunk_size=64)
     chunks = plan_chunks(N, M, N_ANCHORS, 64)
-    assert chunks == ChunkPlan(N, M, 1, N_ANCHORS, 1)
+    assert chunks == ChunkPlan(N, M, N, M, 1, N_ANCHORS, 1)
     params = start(config, chunks).params
     _, (metrics,) = train(1, config=config, chunks=chunks)
     pools, anchors = planted()
@@ -422,7 +422,7 @@ def test_chunks_are_redrawn_each_epoch():
 def test_epoch_counts_and_steps():
     """An epoch makes one step a chunk, and counts itself."""
     state, _ = train(2)
-    assert ChunkPlan(16, 16, 3, N_ANCHORS, 1) == CHUNKS
+    assert ChunkPlan(N, M, 16, 16, 3, N_ANCHORS, 1) == CHUNKS
     assert int(state.epoch) == 2
     assert steps_taken(state) == 2 * CHUNKS.steps
 
@@ -494,7 +494,7 @@ def test_without_pools_only_anchors_teach():
     pools = Pools(*empty, jnp.zeros(0), jnp.zeros(0), jnp.asarray(1.0))
     config = dataclasses.replace(CONFIG, chunk_size=5)
     chunks = plan_chunks(0, 0, N_ANCHORS, 5)
-    assert chunks == ChunkPlan(0, 0, 0, 4, 3)
+    assert chunks == ChunkPlan(0, 0, 0, 0, 0, 4, 3)
     state, losses = start(config, chunks), []
     for _ in range(20):
         state, metrics = train_epoch(

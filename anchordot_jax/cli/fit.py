@@ -9,6 +9,8 @@ import tyro
 from anchordot_jax.config import Config
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from anchordot_jax.data import Split
     from anchordot_jax.fit_inputs import FitData
     from anchordot_jax.model import AlignedModel
@@ -41,6 +43,18 @@ class Fit:
     """How the values of the pairs files are read."""
     overwrite: bool = False
     """Delete an earlier run in --out."""
+    devices: str | None = None
+    """all, or a number of devices to spread both pools over. One, if not given."""
+    distributed: bool = False
+    """This process is one of several that run the same command: on Slurm, Open MPI and
+    TPU pods they find each other, elsewhere by the next three. --out must be a folder
+    that all of them see."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0."""
+    processes: int | None = None
+    """Number of processes."""
+    process: int | None = None
+    """This process's number, from 0."""
     quiet: bool = False
     """No progress bars."""
     json: bool = False
@@ -54,19 +68,39 @@ class Fit:
         from anchordot_jax.alignment import fit_data
         from anchordot_jax.cli.progress import TerminalListener
         from anchordot_jax.listeners import Interrupted
+        from anchordot_jax.parallel import mesh
 
+        spread = self._devices()
         data, split = self._load()
-        with TerminalListener(quiet=self.quiet or self.json) as listener:
+        follows = not mesh.is_first_process()
+        quiet = self.quiet or self.json or follows
+        with TerminalListener(quiet=quiet) as listener:
             run = self._open_run(data, split)
             resumed = run.finished
             try:
-                result = fit_data(data, self.config, run=run, listener=listener)
+                result = fit_data(
+                    data, self.config, run=run, listener=listener, mesh=spread
+                )
             except Interrupted as stop:
                 listener.warn(f"{stop} The same command resumes there.")
                 return 1
+        if follows:
+            return 0
         model = self._score(result.model, split, run)
         self._print(model, run, result.seconds, resumed=resumed)
         return 0
+
+    def _devices(self) -> "Mesh | None":
+        """Return the devices to spread over; join the other processes first."""
+        from anchordot_jax.parallel import mesh
+
+        others = (self.coordinator, self.processes, self.process)
+        distributed = self.distributed or any(value is not None for value in others)
+        if distributed:
+            mesh.initialize(*others)
+        if self.devices is None and not distributed:
+            return None
+        return mesh.make_mesh(self.devices or "all")
 
     def _load(self) -> tuple["FitData", "Split"]:
         """Return the checked arrays and row numbers; nothing is written yet."""
@@ -110,12 +144,13 @@ class Fit:
     def _open_run(self, data: "FitData", split: "Split") -> "RunFolder":
         from anchordot_jax.alignment import run_identity
         from anchordot_jax.data import split_digest, write_split
+        from anchordot_jax.parallel import mesh
         from anchordot_jax.runs.run_folder import RunFolder
 
         identity = run_identity(data, self.config)
         identity["data"]["split"] = split_digest(split)
         run = RunFolder.open(self.out, identity, overwrite=self.overwrite)
-        if not (run.path / "splits.json").exists():
+        if mesh.is_first_process() and not (run.path / "splits.json").exists():
             write_split(split, run.path / "splits.json", seed=self.config.seed)
         return run
 

@@ -2,7 +2,8 @@
 
 Layout: config.json metrics.jsonl env.json splits.json selection.json
 coupling.safetensors checkpoints/ model/ results/. Every stage is stored once it is
-through, so the same command continues where the last one stopped.
+through, so the same command continues where the last one stopped. Of several processes
+of one run the first writes; all read, so that the folder must be one that all see.
 """
 
 import dataclasses
@@ -24,6 +25,7 @@ from anchordot_jax import dotted, files
 from anchordot_jax.coupling import Coupling
 from anchordot_jax.distillation import TrainState
 from anchordot_jax.errors import InputError
+from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
 from anchordot_jax.runs import checkpoints
 from anchordot_jax.selection import Candidate, Selection
 
@@ -71,24 +73,33 @@ class RunFolder:
         """
         folder = cls(Path(path))
         identity = json.loads(json.dumps(identity))
-        files.check_writable(folder.path)
-        config = folder.path / "config.json"
+        if not is_first_process():
+            wait_for_all("the run folder is open")
+            folder._check_same(folder._stored(), identity)
+            return folder
+        folder._prepare(identity, overwrite=overwrite)
+        wait_for_all("the run folder is open")
+        return folder
+
+    def _prepare(self, identity: Mapping[str, Any], *, overwrite: bool) -> None:
+        """Make the folder, or check that it is of the same run."""
+        files.check_writable(self.path)
+        config = self.path / "config.json"
         if config.exists():
-            stored = folder._stored()
+            stored = self._stored()
             if not overwrite:
-                folder._check_same(stored, identity)
-                return folder
-            folder._clear()
-        elif folder.path.is_dir() and any(
-            not entry.name.startswith(".") for entry in folder.path.iterdir()
+                self._check_same(stored, identity)
+                return
+            self._clear()
+        elif self.path.is_dir() and any(
+            not entry.name.startswith(".") for entry in self.path.iterdir()
         ):
             raise InputError(
-                f"{path} holds files but no run (no config.json); choose an empty or "
-                f"new folder."
+                f"{self.path} holds files but no run (no config.json); choose an empty "
+                f"or new folder."
             )
         files.write_json(config, {"schema": SCHEMA, **identity})
-        files.write_json(folder.path / "env.json", environment())
-        return folder
+        files.write_json(self.path / "env.json", environment())
 
     @property
     def model(self) -> Path:
@@ -104,7 +115,9 @@ class RunFolder:
         """Store the chosen gamma and eta with the whole curve."""
         values = selection._asdict()
         values["curve"] = [candidate._asdict() for candidate in selection.curve]
-        files.write_json(self.path / "selection.json", {"schema": SCHEMA, **values})
+        if is_first_process():
+            files.write_json(self.path / "selection.json", {"schema": SCHEMA, **values})
+        wait_for_all("the selection is stored")
 
     def load_selection(self) -> Selection | None:
         """Return the stored selection, or None before that stage is through."""
@@ -125,6 +138,8 @@ class RunFolder:
 
     def save_coupling(self, coupling: Coupling) -> None:
         """Store the potentials, epsilon and the error curve."""
+        if not is_first_process():
+            return
         tensors = {k: np.asarray(v) for k, v in coupling._asdict().items()}
         with files.replacing(self.path / "coupling.safetensors") as temporary:
             safetensors.numpy.save_file(tensors, temporary)
@@ -161,15 +176,21 @@ class RunFolder:
 
     def drop_checkpoints(self) -> None:
         """Delete the checkpoints; the finished model replaces them."""
+        if not is_first_process():
+            return
         shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append one record to metrics.jsonl."""
+        if not is_first_process():
+            return
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def save_result(self, name: str, values: Mapping[str, Any]) -> None:
         """Write results/NAME.json."""
+        if not is_first_process():
+            return
         path = self.path / "results" / f"{name}.json"
         files.write_json(path, {"schema": SCHEMA, **values})
 
@@ -214,6 +235,8 @@ class RunFolder:
                 entry.unlink(missing_ok=True)
 
     def _truncate_metrics(self, epoch: int) -> None:
+        if not is_first_process():
+            return
         path = self.path / "metrics.jsonl"
         if not path.is_file():
             return

@@ -1,0 +1,1 @@
+"""Many devices: a mesh, arrays with their rows spread over it, and sums around it."""
