@@ -16,7 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anchordot_jax import coupling, distillation, geometry, profiles, selection
+from anchordot_jax import (
+    coupling,
+    distillation,
+    geometry,
+    profiles,
+    refined,
+    selection,
+    soft_selection,
+)
 from anchordot_jax.config import Config
 from anchordot_jax.data import splits
 from anchordot_jax.errors import InputError
@@ -29,8 +37,10 @@ from anchordot_jax.fit_inputs import (
     take,
 )
 from anchordot_jax.listeners import Interrupted, Listener, Silent
+from anchordot_jax.matching.bank import bank_rows
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.runs.run_folder import RunFolder, package_version
+from anchordot_jax.students import Params
 
 CHECKPOINTS_PER_RUN = 10
 
@@ -39,7 +49,7 @@ class FitResult(NamedTuple):
     """A fit's model and what led to it."""
 
     model: AlignedModel
-    selection: selection.Selection
+    selection: selection.Selection | soft_selection.SoftSelection
     coupling: coupling.Coupling
     seconds: dict[str, float]
     """Wall time of each stage that this call ran."""
@@ -157,15 +167,30 @@ def fit_data(
     )
     pool_x, pool_y = jnp.asarray(data.pool_x), jnp.asarray(data.pool_y)
 
-    with _timed(seconds, "selection"):
-        chosen = _select(anchors, pool_x, pool_y, config, keys, run, listener)
-    with _timed(seconds, "coupling"):
-        pools, solved = _couple(
-            anchors, pool_x, pool_y, data, chosen, config, keys, run, listener
-        )
+    chosen: selection.Selection | soft_selection.SoftSelection
+    start: Params | None = None
+    if config.recipe == "refined":
+        with _timed(seconds, "selection"):
+            sides, chosen = refined.select(
+                data, config, key=keys.selection, run=run, listener=listener
+            )
+        with _timed(seconds, "coupling"):
+            pools, solved, start = refined.couple(
+                data, sides, chosen, config, run=run, listener=listener
+            )
+    else:
+        with _timed(seconds, "selection"):
+            chosen = _select(anchors, pool_x, pool_y, config, keys, run, listener)
+        with _timed(seconds, "coupling"):
+            pools, solved = _couple(
+                anchors, pool_x, pool_y, data, chosen, config, keys, run, listener
+            )
     with _timed(seconds, "distillation"):
-        state = _distil(pools, anchors, config, keys, run, listener)
-    model = AlignedModel(params=state.params, info=_info(data, config, chosen, solved))
+        state = _distil(pools, anchors, config, keys, run, listener, start)
+    dim = int(state.params["x"]["linear"]["kernel"].shape[1])
+    info = _info(data, config, chosen, solved, dim)
+    model = AlignedModel(params=state.params, info=info)
+    model = _with_bank(model, data, config, keys)
     if run is not None:
         model.save(run.model)
         run.save_result("seconds", {"seconds": seconds})
@@ -174,7 +199,8 @@ def fit_data(
 
 
 def _finished(run: RunFolder) -> FitResult:
-    chosen, solved = run.load_selection(), run.load_coupling()
+    chosen = run.load_selection() or run.load_soft_selection()
+    solved = run.load_coupling()
     if chosen is None or solved is None:
         raise InputError(
             f"{run.path} has a model but lacks selection.json or coupling.safetensors; "
@@ -190,6 +216,7 @@ class _Keys(NamedTuple):
     median: jax.Array
     students: jax.Array
     chunks: jax.Array
+    bank: jax.Array
 
     @classmethod
     def of(cls, seed: int) -> "_Keys":
@@ -292,9 +319,10 @@ def _distil(
     keys: _Keys,
     run: RunFolder | None,
     listener: Listener,
+    start: Params | None,
 ) -> distillation.TrainState:
     """Return the trained state, resumed from the run's newest checkpoint if any."""
-    settings = config.distillation
+    settings = config.training()
     chunks = distillation.plan_chunks(
         len(pools.x), len(pools.y), len(anchors.x), settings.chunk_size
     )
@@ -304,6 +332,7 @@ def _distil(
         settings,
         total_steps=settings.epochs * chunks.steps,
         key=keys.students,
+        start=start,
     )
     if run is not None:
         state = run.restore_checkpoint(state) or state
@@ -319,7 +348,7 @@ def _distil(
         if not math.isfinite(values["anchor_loss"] + values["pool_loss"]):
             raise FloatingPointError(
                 f"The training loss is not finite after epoch {epoch}; lower "
-                f"distillation.learning_rate."
+                f"{'distillation' if start is None else 'refined'}.learning_rate."
             )
         listener.training(epoch, settings.epochs, items, values)
         stop = listener.should_stop()
@@ -332,23 +361,35 @@ def _distil(
     return state
 
 
+def _with_bank(
+    model: AlignedModel, data: FitData, config: Config, keys: _Keys
+) -> AlignedModel:
+    """Return the model with a part of each pool as its query banks."""
+    if config.bank_size == 0:
+        return model
+    key_x, key_y = jax.random.split(keys.bank)
+    rows_x = bank_rows(len(data.pool_x), config.bank_size, key=key_x)
+    rows_y = bank_rows(len(data.pool_y), config.bank_size, key=key_y)
+    return model.with_bank(data.pool_x[rows_x], data.pool_y[rows_y])
+
+
 def _info(
     data: FitData,
     config: Config,
-    chosen: selection.Selection,
+    chosen: selection.Selection | soft_selection.SoftSelection,
     solved: coupling.Coupling,
+    dim: int,
 ) -> dict[str, Any]:
     """Return how the model was made, as JSON values."""
     return {
-        "method": "anchordot",
+        "method": "anchordot" if config.recipe == "paper" else "anchordot-refined",
         "dim_x": data.pool_x.shape[1],
         "dim_y": data.pool_y.shape[1],
-        "dim": config.distillation.dim,
+        "dim": dim,
         "n_anchors": len(data.anchors_x),
         "n_pool_x": len(data.pool_x),
         "n_pool_y": len(data.pool_y),
-        "gamma": chosen.gamma,
-        "eta": chosen.eta,
+        **refined.chosen_settings(chosen),
         "choice": chosen.reason,
         "epsilon": float(solved.epsilon),
         "marginal_error": float(solved.marginal_error),
