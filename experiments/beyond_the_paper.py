@@ -1,9 +1,9 @@
 """Is the refined recipe better than the paper's, on seeds that no choice was made on?
 
-Command (a folder of chebi20.h5, flickr8k.h5, openclipart.h5 and extra_molecules.h5;
-some ten hours on 2 CPU cores, nearly all of them the paper's recipe):
+Command (DIR is a folder of chebi20.h5, flickr8k.h5, openclipart.h5 and
+extra_molecules.h5; hours on 2 CPU cores, nearly all of them the paper's recipe):
 
-    python experiments/beyond_the_paper.py --data-folder ../shared/data
+    python experiments/beyond_the_paper.py --data-folder DIR
 
 It has three parts, each of which skips what is in --out already:
 
