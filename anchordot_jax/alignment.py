@@ -23,7 +23,9 @@ from anchordot_jax import (
     distillation,
     geometry,
     profiles,
+    refined,
     selection,
+    soft_selection,
     spread_distillation,
 )
 from anchordot_jax.config import Config
@@ -38,6 +40,7 @@ from anchordot_jax.fit_inputs import (
     take,
 )
 from anchordot_jax.listeners import Interrupted, Listener, Silent
+from anchordot_jax.matching.bank import bank_rows
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.parallel.mesh import (
     is_first_process,
@@ -46,6 +49,7 @@ from anchordot_jax.parallel.mesh import (
     wait_for_all,
 )
 from anchordot_jax.runs.run_folder import RunFolder, package_version
+from anchordot_jax.students import Params
 
 CHECKPOINTS_PER_RUN = 10
 
@@ -54,7 +58,7 @@ class FitResult(NamedTuple):
     """A fit's model and what led to it."""
 
     model: AlignedModel
-    selection: selection.Selection
+    selection: selection.Selection | soft_selection.SoftSelection
     coupling: coupling.Coupling
     seconds: dict[str, float]
     """Wall time of each stage that this call ran."""
@@ -174,16 +178,31 @@ def fit_data(
         jnp.asarray(data.anchors_x), jnp.asarray(data.anchors_y)
     )
 
-    with _timed(seconds, "selection"):
-        chosen = _select(anchors, data, config, keys, run, listener)
-    with _timed(seconds, "coupling"):
-        pools, solved = _couple(
-            anchors, data, chosen, config, keys, run, listener, mesh
-        )
+    chosen: selection.Selection | soft_selection.SoftSelection
+    start: Params | None = None
+    if config.recipe == "refined":
+        with _timed(seconds, "selection"):
+            sides, chosen = refined.select(
+                data, config, key=keys.selection, run=run, listener=listener
+            )
+        with _timed(seconds, "coupling"):
+            pools, solved, start = refined.couple(
+                data, sides, chosen, config, run=run, listener=listener
+            )
+            pools = _spread(pools, mesh)
+    else:
+        with _timed(seconds, "selection"):
+            chosen = _select(anchors, data, config, keys, run, listener)
+        with _timed(seconds, "coupling"):
+            pools, solved = _couple(
+                anchors, data, chosen, config, keys, run, listener, mesh
+            )
     with _timed(seconds, "distillation"):
-        state = _distil(pools, anchors, data, config, keys, run, listener, mesh)
+        state = _distil(pools, anchors, data, config, keys, run, listener, mesh, start)
     params = state.params if mesh is None else jax.tree.map(np.asarray, state.params)
-    model = AlignedModel(params=params, info=_info(data, config, chosen, solved))
+    dim = int(params["x"]["linear"]["kernel"].shape[1])
+    model = AlignedModel(params=params, info=_info(data, config, chosen, solved, dim))
+    model = _with_bank(model, data, config, keys)
     if run is not None:
         if is_first_process():
             model.save(run.model)
@@ -194,7 +213,8 @@ def fit_data(
 
 
 def _finished(run: RunFolder) -> FitResult:
-    chosen, solved = run.load_selection(), run.load_coupling()
+    chosen = run.load_selection() or run.load_soft_selection()
+    solved = run.load_coupling()
     if chosen is None or solved is None:
         raise InputError(
             f"{run.path} has a model but lacks selection.json or coupling.safetensors; "
@@ -210,6 +230,7 @@ class _Keys(NamedTuple):
     median: jax.Array
     students: jax.Array
     chunks: jax.Array
+    bank: jax.Array
 
     @classmethod
     def of(cls, seed: int) -> "_Keys":
@@ -309,6 +330,16 @@ def _placed(rows: np.ndarray, mesh: Mesh | None) -> jax.Array:
     return jnp.asarray(rows) if mesh is None else shard_rows(rows, mesh)
 
 
+def _spread(pools: distillation.Pools, mesh: Mesh | None) -> distillation.Pools:
+    """Return the pools with their rows over the devices, the rest on all of them."""
+    if mesh is None:
+        return pools
+    rows = (pools.x, pools.y, pools.coordinates_x, pools.coordinates_y)
+    placed = [shard_rows(side, mesh) for side in rows]
+    whole = replicate((pools.f, pools.g, pools.epsilon), mesh)
+    return distillation.Pools(*placed, *whole)
+
+
 def _everywhere(tree: Any, mesh: Mesh | None) -> Any:
     """Return the arrays as they are, or on all devices."""
     return tree if mesh is None else replicate(tree, mesh)
@@ -340,9 +371,10 @@ def _distil(
     run: RunFolder | None,
     listener: Listener,
     mesh: Mesh | None,
+    start: Params | None,
 ) -> distillation.TrainState:
     """Return the trained state, resumed from the run's newest checkpoint if any."""
-    settings = config.distillation
+    settings = config.training()
     chunks = distillation.plan_chunks(
         len(data.pool_x), len(data.pool_y), len(anchors.x), settings.chunk_size
     )
@@ -352,6 +384,7 @@ def _distil(
         settings,
         total_steps=settings.epochs * chunks.steps,
         key=keys.students,
+        start=start,
     )
     state, anchors, key = _everywhere((state, anchors, keys.chunks), mesh)
     if run is not None:
@@ -373,7 +406,7 @@ def _distil(
         if not math.isfinite(values["anchor_loss"] + values["pool_loss"]):
             raise FloatingPointError(
                 f"The training loss is not finite after epoch {epoch}; lower "
-                f"distillation.learning_rate."
+                f"{'distillation' if start is None else 'refined'}.learning_rate."
             )
         listener.training(epoch, settings.epochs, items, values)
         stop = listener.should_stop()
@@ -386,23 +419,35 @@ def _distil(
     return state
 
 
+def _with_bank(
+    model: AlignedModel, data: FitData, config: Config, keys: _Keys
+) -> AlignedModel:
+    """Return the model with a part of each pool as its query banks."""
+    if config.bank_size == 0:
+        return model
+    key_x, key_y = jax.random.split(keys.bank)
+    rows_x = bank_rows(len(data.pool_x), config.bank_size, key=key_x)
+    rows_y = bank_rows(len(data.pool_y), config.bank_size, key=key_y)
+    return model.with_bank(data.pool_x[rows_x], data.pool_y[rows_y])
+
+
 def _info(
     data: FitData,
     config: Config,
-    chosen: selection.Selection,
+    chosen: selection.Selection | soft_selection.SoftSelection,
     solved: coupling.Coupling,
+    dim: int,
 ) -> dict[str, Any]:
     """Return how the model was made, as JSON values."""
     return {
-        "method": "anchordot",
+        "method": "anchordot" if config.recipe == "paper" else "anchordot-refined",
         "dim_x": data.pool_x.shape[1],
         "dim_y": data.pool_y.shape[1],
-        "dim": config.distillation.dim,
+        "dim": dim,
         "n_anchors": len(data.anchors_x),
         "n_pool_x": len(data.pool_x),
         "n_pool_y": len(data.pool_y),
-        "gamma": chosen.gamma,
-        "eta": chosen.eta,
+        **refined.chosen_settings(chosen),
         "choice": chosen.reason,
         "epsilon": float(solved.epsilon),
         "marginal_error": float(solved.marginal_error),

@@ -152,6 +152,91 @@ class SelectionConfig:
             _check_count("selection.pool_limit", self.pool_limit, 1)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SoftCcaConfig:
+    """Settings of the soft-matched CCA, and of its choice by held-out anchors."""
+
+    ridge: float | Auto = "auto"
+    """Ridge of the CCA of the anchors, in units of the mean variance; auto: chosen by
+    held-out anchors."""
+    ridge_ratio: float | Auto = "auto"
+    """Ridge of the CCA of anchors and matched pools, as a share of the other one."""
+    sharpness: float | Auto = "auto"
+    """Standard deviation of the cosines between the pools, in units of epsilon."""
+    ridges: tuple[float, ...] | None = None
+    """Candidates for ridge. None: 0.5 to 16, from 300 anchors on; else 1 to 64."""
+    ridge_ratios: tuple[float, ...] | None = None
+    """Candidates for ridge_ratio. None: 0.06 to 0.5, from 300 anchors on; else 0.015 to
+    0.25."""
+    sharpnesses: tuple[float, ...] = (3.0, 4.5, 6.0)
+    """Candidates for sharpness."""
+    folds: int = 5
+    """Parts of the anchors, each held out once."""
+    gallery: int = 500
+    """Pool items of each side that the held-out anchors are ranked among."""
+    pool_limit: int | None = 2000
+    """Rows of each pool matched for the choice (a random subset); None: all of them."""
+    tolerance: float = 1e-3
+    """L1 error of the plan's column marginal that is enough here."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        names = {
+            "ridge": "ridges",
+            "ridge_ratio": "ridge_ratios",
+            "sharpness": "sharpnesses",
+        }
+        for name, many in names.items():
+            value = getattr(self, name)
+            if not isinstance(value, str) or value != "auto":
+                _check_positive(f"soft_cca.{name}", value)
+                _set(self, name, float(value))
+            values = getattr(self, many)
+            if values is None and many != "sharpnesses":
+                continue
+            ok = isinstance(values, tuple | list) and len(values) > 0
+            what = "several numbers, not empty"
+            check_setting(ok, f"soft_cca.{many}", what, values)
+            for value in values:
+                _check_positive(f"soft_cca.{many}", value)
+            _set(self, many, tuple(float(value) for value in values))
+        _check_count("soft_cca.folds", self.folds, 2)
+        _check_count("soft_cca.gallery", self.gallery, 1)
+        if self.pool_limit is not None:
+            _check_count("soft_cca.pool_limit", self.pool_limit, 1)
+        ok = _is_number(self.tolerance) and 0 < self.tolerance < 2
+        check_setting(ok, "soft_cca.tolerance", "between 0 and 2", self.tolerance)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RefinedConfig:
+    """The students' short training where a soft-matched CCA starts them.
+
+    It takes the place of the same settings of `distillation`; the dimension of the
+    shared space is the closed form's.
+    """
+
+    epochs: int = 20
+    """Passes over the pools."""
+    learning_rate: float = 3e-4
+    """Adam's step size after the warm-up."""
+    warmup_steps: int = 20
+    """Steps over which the learning rate rises linearly."""
+    temperature: float = 0.05
+    """Initial temperature; the logit scale 1/temperature is learned."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        _check_count("refined.epochs", self.epochs, 1)
+        _check_count("refined.warmup_steps", self.warmup_steps, 0)
+        _check_positive("refined.learning_rate", self.learning_rate)
+        _check_positive("refined.temperature", self.temperature)
+
+
+def _check_positive(name: str, value: object) -> None:
+    check_setting(_is_number(value) and value > 0, name, "a number > 0", value)  # type: ignore[operator]
+
+
 def check_gamma(value: object, name: str = "gamma") -> None:
     """Raise InputError unless the value is a number in [0, 2]."""
     ok = _is_number(value) and 0 <= value <= 2  # type: ignore[operator]
@@ -168,6 +253,8 @@ PARTS = {
     "coupling": CouplingConfig,
     "distillation": DistillationConfig,
     "selection": SelectionConfig,
+    "soft_cca": SoftCcaConfig,
+    "refined": RefinedConfig,
 }
 
 
@@ -175,6 +262,9 @@ PARTS = {
 class Config:
     """Settings of a whole fit."""
 
+    recipe: Literal["paper", "refined"] = "paper"
+    """paper: profiles, one transport problem, students from random weights. refined: a
+    CCA of anchors and softly matched pools, then a short training that starts there."""
     gamma: float | Auto = "auto"
     """Degree of whitening of the anchor profiles, in [0, 2]; auto: chosen by held-out
     anchors."""
@@ -193,9 +283,17 @@ class Config:
     """The student encoders."""
     selection: SelectionConfig = dataclasses.field(default_factory=SelectionConfig)
     """The choice of gamma and eta, where they are auto."""
+    soft_cca: SoftCcaConfig = dataclasses.field(default_factory=SoftCcaConfig)
+    """The refined recipe's closed form."""
+    refined: RefinedConfig = dataclasses.field(default_factory=RefinedConfig)
+    """The refined recipe's training."""
+    bank_size: int = 2000
+    """Rows of each pool kept with the model, at most, to correct hubs; 0: none."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        known = self.recipe in ("paper", "refined")
+        check_setting(known, "recipe", "'paper' or 'refined'", self.recipe)
         for name, check in (("gamma", check_gamma), ("eta", check_eta)):
             value = getattr(self, name)
             if not isinstance(value, str) or value != "auto":
@@ -210,6 +308,37 @@ class Config:
         _check_count("seed", self.seed, 0)
         _set(self, "seed", int(self.seed))
         check_setting(self.seed < 2**32, "seed", "below 2**32", self.seed)
+        _check_count("bank_size", self.bank_size, 0)
+        if self.recipe == "refined":
+            self._check_only_paper()
+
+    def _check_only_paper(self) -> None:
+        """Raise InputError for settings that this recipe would not look at."""
+        for name, unset in (("gamma", "auto"), ("eta", "auto"), ("center", False)):
+            if getattr(self, name) != unset:
+                raise InputError(
+                    f"{name} is a setting of the paper's recipe and has no effect on "
+                    f"recipe refined; leave it out, or take recipe paper."
+                )
+        usual = DistillationConfig()
+        for name in (
+            "dim",
+            *(field.name for field in dataclasses.fields(self.refined)),
+        ):
+            if getattr(self.distillation, name) != getattr(usual, name):
+                instead = "leave it out" if name == "dim" else f"set refined.{name}"
+                raise InputError(
+                    f"distillation.{name} has no effect on recipe refined; {instead}, "
+                    f"or take recipe paper."
+                )
+
+    def training(self) -> DistillationConfig:
+        """Return the students' training of this recipe."""
+        if self.recipe == "paper":
+            return self.distillation
+        return dataclasses.replace(
+            self.distillation, **dataclasses.asdict(self.refined)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as nested dictionaries of JSON values."""

@@ -179,10 +179,14 @@ def init_training(
     *,
     total_steps: int,
     key: PRNGKeyArray,
+    start: Params | None = None,
 ) -> TrainState:
-    """Return the state before the first step."""
-    params = init_params(
-        dim_x, dim_y, config.dim, temperature=config.temperature, key=key
+    """Return the state before the first step, from given parameters or drawn ones."""
+    # The state is donated to the first epoch, so the given ones are copied.
+    params = (
+        init_params(dim_x, dim_y, config.dim, temperature=config.temperature, key=key)
+        if start is None
+        else jax.tree.map(jnp.array, start)
     )
     optimizer = make_optimizer(config, total_steps)
     return TrainState(params, optimizer.init(params), jnp.asarray(0, jnp.int32))

@@ -15,6 +15,7 @@ from anchordot_jax import dotted, evaluation, maps, matching
 from anchordot_jax.data import EmbeddingSource, validation
 from anchordot_jax.errors import InputError
 from anchordot_jax.fit_inputs import as_float32
+from anchordot_jax.matching.bank import Bank, make_bank
 from anchordot_jax.runs import card, model_folder
 from anchordot_jax.students import Params
 
@@ -47,6 +48,8 @@ class AlignedModel:
     """How the model was made: settings, gamma, eta, sizes, versions; JSON values."""
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Results on held-out pairs, where there were any; JSON values."""
+    bank: Bank | None = None
+    """Query banks that correct hubs, where the model keeps some."""
 
     @property
     def kind(self) -> str:
@@ -150,6 +153,50 @@ class AlignedModel:
         products = self.embed_x(x) @ self.embed_y(y).T
         return Scores(products, products.T)
 
+    def with_bank(
+        self, x: Rows, y: Rows, *, beta: float | None = None
+    ) -> "AlignedModel":
+        """Return the model with query banks, which are saved with it.
+
+        Args:
+            x: unpaired x rows, `[p, dim_x]`.
+            y: unpaired y rows, `[q, dim_y]`.
+            beta: inverse temperature; by default 1.5 / std(cosines between the banks).
+
+        Raises:
+            InputError: wrong shapes, no rows, or bad rows.
+        """
+        bank = make_bank(self.embed_x(x), self.embed_y(y), beta=beta)
+        return dataclasses.replace(self, bank=bank)
+
+    @property
+    def bank_scale(self) -> float:
+        """Inverse temperature of hub correction: the bank's, or the learned scale."""
+        return self.logit_scale if self.bank is None else self.bank.beta
+
+    def bank_offsets(
+        self, side: Side, gallery: ArrayLike, *, bank: Rows | None = None
+    ) -> np.ndarray | None:
+        """Return a term a gallery item, `[m]`, that corrects hubs for a side's queries.
+
+        Scores are bank_scale <q, g_j> + offset_j; None where there is no bank.
+
+        Args:
+            side: of the queries.
+            gallery: embeddings of the other side, `[m, dim]`.
+            bank: unpaired rows of the queries' side, instead of the model's own.
+
+        Raises:
+            InputError: rows of the bank that cannot be used.
+        """
+        if bank is not None:
+            queries = self._embed(side, bank, BATCH_SIZE)
+        elif self.bank is not None:
+            queries = getattr(self.bank, side).astype(np.float32)
+        else:
+            return None
+        return matching.bank_offsets(queries, np.asarray(gallery), self.bank_scale)
+
     def evaluate(
         self,
         x: Rows,
@@ -170,33 +217,59 @@ class AlignedModel:
             y: y-side rows, `[m, dim_y]`.
             pairs: `[T, 2]` row numbers of x and y.
             bank_x: unpaired x rows. With them x -> y is scored by the inverted softmax
-                at the learned scale instead of the cosine, which corrects hubs.
+                instead of the cosine, which corrects hubs, see `bank_offsets`.
             bank_y: the same for y -> x.
 
         Raises:
             InputError: wrong shapes, row numbers out of range, or bad rows.
         """
-        paired = evaluation.positives_from_pairs(np.asarray(pairs))
-        embedded_x = self._embed_some("x", x, paired.query_rows)
-        embedded_y = self._embed_some("y", y, paired.gallery_rows)
-        scale = self.logit_scale
-        offsets_x2y = offsets_y2x = None
-        if bank_x is not None:
-            offsets_x2y = matching.bank_offsets(self.embed_x(bank_x), embedded_y, scale)
-        if bank_y is not None:
-            offsets_y2x = matching.bank_offsets(self.embed_y(bank_y), embedded_x, scale)
-        return evaluation.evaluate(
-            embedded_x,
-            embedded_y,
-            paired.positives_x2y,
-            paired.positives_y2x,
-            offsets_x2y=offsets_x2y,
-            offsets_y2x=offsets_y2x,
-            scale=scale,
-        )
+        items = self._embed_pairs(x, y, pairs)
+        x2y = None if bank_x is None else self.bank_offsets("x", items.y, bank=bank_x)
+        y2x = None if bank_y is None else self.bank_offsets("y", items.x, bank=bank_y)
+        return items.metrics(self.bank_scale, x2y, y2x)
+
+    def evaluate_both(
+        self,
+        x: Rows,
+        y: Rows,
+        pairs: ArrayLike,
+        *,
+        bank_x: Rows | None = None,
+        bank_y: Rows | None = None,
+    ) -> dict[str, float]:
+        """Return the metrics of the cosine, and those with hubs corrected beside them.
+
+        The latter's keys begin with `bank/`. A direction without a bank, given or the
+        model's own, has none.
+
+        Args:
+            x: as `evaluate`.
+            y: as `evaluate`.
+            pairs: as `evaluate`.
+            bank_x: unpaired x rows, instead of the model's own bank.
+            bank_y: unpaired y rows, instead of the model's own bank.
+
+        Raises:
+            InputError: as `evaluate`.
+        """
+        items = self._embed_pairs(x, y, pairs)
+        x2y = self.bank_offsets("x", items.y, bank=bank_x)
+        y2x = self.bank_offsets("y", items.x, bank=bank_y)
+        there = {"x2y": x2y is not None, "y2x": y2x is not None}
+        metrics = items.metrics(self.bank_scale, None, None)
+        if not any(there.values()):
+            return metrics
+        beside = items.metrics(self.bank_scale, x2y, y2x)
+        return metrics | {
+            f"bank/{name}": value
+            for name, value in beside.items()
+            if there.get(name.split("/")[0])
+        }
 
     def save(self, folder: str | Path) -> None:
         """Write config.json, model.safetensors, README.md and metrics.json there.
+
+        And bank.safetensors, where the model has query banks.
 
         Raises:
             InputError: the place cannot be written to or holds something else.
@@ -204,7 +277,12 @@ class AlignedModel:
         tensors = {k: np.asarray(v) for k, v in dotted.flatten(self.params).items()}
         text = card.model_card(self.info, self.metrics)
         model_folder.write_model(
-            Path(folder), tensors, self.info, {"results": dict(self.metrics)}, text
+            Path(folder),
+            tensors,
+            self.info,
+            {"results": dict(self.metrics)},
+            text,
+            _bank_tensors(self.bank),
         )
 
     @classmethod
@@ -225,11 +303,22 @@ class AlignedModel:
         info = {k: v for k, v in contents.config.items() if k != "schema"}
         params = _checked_params(contents.tensors, info, folder)
         results = contents.metrics.get("results", {})
-        return cls(params=params, info=info, metrics=results)
+        model = cls(params=params, info=info, metrics=results)
+        bank = _checked_bank(contents.bank, model.dim, folder)
+        return dataclasses.replace(model, bank=bank)
 
     def _embed(self, side: Side, rows: Rows, batch_size: int) -> np.ndarray:
         blocks = list(self.embed_blocks(side, rows, batch_size=batch_size))
         return np.concatenate(blocks or [np.zeros((0, self.dim), np.float32)])
+
+    def _embed_pairs(self, x: Rows, y: Rows, pairs: ArrayLike) -> "_Items":
+        paired = evaluation.positives_from_pairs(np.asarray(pairs))
+        return _Items(
+            self._embed_some("x", x, paired.query_rows),
+            self._embed_some("y", y, paired.gallery_rows),
+            paired.positives_x2y,
+            paired.positives_y2x,
+        )
 
     def _embed_some(self, side: Side, rows: Rows, chosen: np.ndarray) -> np.ndarray:
         self.check_rows(side, rows)
@@ -245,6 +334,47 @@ class AlignedModel:
             array, where = as_float32(array[chosen]), _name(side)
         validation.check_embeddings(array, where, rows=chosen)
         return self._embed(side, array, BATCH_SIZE)
+
+
+class _Items(NamedTuple):
+    """The embeddings of some pairs' rows, once each, and which belong together."""
+
+    x: np.ndarray
+    y: np.ndarray
+    positives_x2y: np.ndarray
+    positives_y2x: np.ndarray
+
+    def metrics(
+        self, scale: float, x2y: np.ndarray | None, y2x: np.ndarray | None
+    ) -> dict[str, float]:
+        """Return the metrics of both directions, with a term a gallery item each."""
+        return evaluation.evaluate(*self, offsets_x2y=x2y, offsets_y2x=y2x, scale=scale)
+
+
+def _bank_tensors(bank: Bank | None) -> dict[str, np.ndarray]:
+    if bank is None:
+        return {}
+    return {"x": bank.x, "y": bank.y, "beta": np.asarray(bank.beta, np.float64)}
+
+
+def _checked_bank(
+    tensors: Mapping[str, np.ndarray], dim: int, folder: Path
+) -> Bank | None:
+    """Return the tensors as a bank; raise InputError unless they are one."""
+    if not tensors:
+        return None
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    ok = shapes.keys() == {"x", "y", "beta"} and shapes["beta"] == ()
+    ok = ok and all(
+        len(shapes[side]) == 2 and shapes[side][0] > 0 and shapes[side][1] == dim
+        for side in ("x", "y")
+    )
+    if not (ok and np.isfinite(tensors["beta"]) and tensors["beta"] > 0):
+        raise InputError(
+            f"{folder / 'bank.safetensors'} does not hold query banks of {dim} columns "
+            f"and their beta; delete it to score by the cosine alone."
+        )
+    return Bank(tensors["x"], tensors["y"], float(tensors["beta"]))
 
 
 def _batches(side: Side, rows: Rows, size: int) -> Iterator[np.ndarray]:

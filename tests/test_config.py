@@ -12,7 +12,9 @@ from anchordot_jax.config import (
     Config,
     CouplingConfig,
     DistillationConfig,
+    RefinedConfig,
     SelectionConfig,
+    SoftCcaConfig,
     check_eta,
     check_gamma,
 )
@@ -20,7 +22,13 @@ from anchordot_jax.errors import InputError
 
 # One other valid value of every field.
 OTHER = {
-    Config: {"gamma": 0.5, "eta": 0.03, "center": True, "seed": 7},
+    Config: {
+        "gamma": 0.5,
+        "eta": 0.03,
+        "center": True,
+        "seed": 7,
+        "bank_size": 10,
+    },
     CouplingConfig: {
         "tolerance": 1e-3,
         "max_iterations": 50,
@@ -48,11 +56,31 @@ OTHER = {
         "min_heldout": 5,
         "pool_limit": None,
     },
+    SoftCcaConfig: {
+        "ridge": 1.0,
+        "ridge_ratio": 0.1,
+        "sharpness": 2.0,
+        "ridges": (1.0, 2.0),
+        "ridge_ratios": (0.5,),
+        "sharpnesses": (4.0,),
+        "folds": 2,
+        "gallery": 50,
+        "pool_limit": None,
+        "tolerance": 1e-2,
+    },
+    RefinedConfig: {
+        "epochs": 3,
+        "learning_rate": 1e-2,
+        "warmup_steps": 0,
+        "temperature": 0.1,
+    },
 }
 PARTS = {
     "coupling": CouplingConfig,
     "distillation": DistillationConfig,
     "selection": SelectionConfig,
+    "soft_cca": SoftCcaConfig,
+    "refined": RefinedConfig,
 }
 
 
@@ -103,7 +131,8 @@ def test_defaults_are_the_published_settings():
 def test_every_field_is_covered(cls):
     """The table of other values names every field, and no default."""
     fields = {field.name for field in dataclasses.fields(cls)}
-    assert set(OTHER[cls]) == fields - set(PARTS)
+    # Other settings do not go with the other recipe, which has a test of its own.
+    assert set(OTHER[cls]) == fields - set(PARTS) - {"recipe"}
     default = cls()
     for name, value in OTHER[cls].items():
         assert getattr(default, name) != value
@@ -169,6 +198,22 @@ NAN, INF = math.nan, math.inf
         (Config, "eta", 1e-5, r"in \[0.0001, 10\] \(0.02 is usual\), got 1e-05"),
         (Config, "eta", NAN, r"in \[0.0001, 10\] .* got nan"),
         (Config, "seed", -1, "a whole number >= 0, got -1"),
+        (SoftCcaConfig, "ridge", 0, "a number > 0, got 0"),
+        (SoftCcaConfig, "ridge_ratio", "no", "a number > 0, got 'no'"),
+        (SoftCcaConfig, "sharpness", NAN, "a number > 0, got nan"),
+        (SoftCcaConfig, "ridges", (), r"not empty, got \(\)"),
+        (SoftCcaConfig, "ridge_ratios", (0.1, -1.0), "a number > 0, got -1.0"),
+        (SoftCcaConfig, "sharpnesses", None, "several numbers, not empty, got None"),
+        (SoftCcaConfig, "folds", 1, "a whole number >= 2, got 1"),
+        (SoftCcaConfig, "gallery", 0, "a whole number >= 1, got 0"),
+        (SoftCcaConfig, "pool_limit", 0, "a whole number >= 1, got 0"),
+        (SoftCcaConfig, "tolerance", 0, "between 0 and 2, got 0"),
+        (RefinedConfig, "epochs", 0, "a whole number >= 1, got 0"),
+        (RefinedConfig, "learning_rate", 0, "a number > 0, got 0"),
+        (RefinedConfig, "warmup_steps", -1, "a whole number >= 0, got -1"),
+        (RefinedConfig, "temperature", INF, "a number > 0, got inf"),
+        (Config, "recipe", "new", "'paper' or 'refined', got 'new'"),
+        (Config, "bank_size", -1, "a whole number >= 0, got -1"),
         (Config, "seed", 2**32, r"below 2\*\*32, got 4294967296"),
     ],
 )
@@ -231,7 +276,10 @@ def test_from_dict_leaves_its_argument():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"gama": 1}, "^Unknown setting gama; known are: center, coupling, distil"),
+        (
+            {"gama": 1},
+            "^Unknown setting gama; known are: bank_size, center, coupling, distil",
+        ),
         (
             {"coupling": {"omega": 1}},
             r"^Unknown setting coupling\.omega; known are: check_every, cost_memory",
@@ -253,12 +301,46 @@ def test_digest_changes_with_every_field():
     """16 hexadecimal digits, the same for equal configs, others for any change."""
     digests = {"": Config().digest()}
     digests |= {name: config.digest() for name, config in one_other()}
-    assert len(digests) == 26
+    digests["recipe"] = Config(recipe="refined").digest()
+    assert len(digests) == 42
     assert len(set(digests.values())) == len(digests)
     assert Config().digest() == digests[""]
     for digest in digests.values():
         assert len(digest) == 16
         int(digest, 16)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"gamma": 0.5}, "^gamma is a setting of the paper's recipe"),
+        ({"eta": 0.5}, "^eta is a setting of the paper's recipe"),
+        ({"center": True}, "^center is a setting of the paper's recipe"),
+        (
+            {"distillation": {"epochs": 9}},
+            r"^distillation\.epochs has no effect .*; set refined\.epochs, or take",
+        ),
+        (
+            {"distillation": {"dim": 9}},
+            r"^distillation\.dim has no effect .*; leave it out, or take",
+        ),
+    ],
+)
+def test_the_refined_recipe_refuses_what_it_ignores(values, message):
+    """A setting without effect is an error, and says what to set instead."""
+    Config.from_dict(values)
+    with pytest.raises(InputError, match=message):
+        Config.from_dict({"recipe": "refined", **values})
+
+
+def test_each_recipe_has_its_training():
+    """The refined recipe replaces four settings of the students and no other."""
+    config = Config(distillation=DistillationConfig(chunk_size=50, weight_decay=0.5))
+    assert config.training() == config.distillation
+    short = dataclasses.replace(config, recipe="refined").training()
+    assert (short.epochs, short.learning_rate) == (20, 3e-4)
+    assert (short.warmup_steps, short.temperature) == (20, 0.05)
+    assert (short.chunk_size, short.weight_decay) == (50, 0.5)
 
 
 def test_config_needs_the_standard_library_only():

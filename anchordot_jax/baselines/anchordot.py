@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchordot_jax import alignment, selection
+from anchordot_jax import alignment, refined, selection
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
 from anchordot_jax.config import Config
 from anchordot_jax.fit_inputs import FitData
+from anchordot_jax.listeners import Silent
 from anchordot_jax.model import AlignedModel
 
 
@@ -38,6 +39,22 @@ def choose_anchordot(
     return settings, chosen.n_heldout
 
 
+def choose_refined(
+    anchors: Anchors, pools: Pools, *, settings: Config, key: jax.Array
+) -> tuple[Config, int]:
+    """Return the settings with the ridges and sharpness that a fit would choose."""
+    config = dataclasses.replace(settings, seed=seed_of(key))
+    _, chosen = refined.select(
+        FitData(*anchors, *pools),
+        config,
+        key=alignment.selection_key(config),
+        run=None,
+        listener=Silent(),
+    )
+    soft = dataclasses.replace(settings.soft_cca, **chosen.settings._asdict())
+    return dataclasses.replace(settings, soft_cca=soft), chosen.n_heldout
+
+
 def seed_of(key: jax.Array) -> int:
     """Return the seed of `jax.random.key(seed)`, or a number that the key fixes."""
     return int(np.asarray(jax.random.key_data(key)).ravel()[-1])
@@ -54,6 +71,22 @@ METHODS = (
         settings=Config(),
         tuned=("gamma", "eta"),
         choose=choose_anchordot,
+        fit=fit_anchordot,
+    ),
+    Method(
+        name="anchordot-refined",
+        title="AnchorDOT, refined",
+        source="This project, after Kordes and Dorent, arXiv:2610.12781 (2026)",
+        trust="ours",
+        notes=(
+            "Students that start from the soft-matched CCA and learn for a tenth of "
+            "the epochs from a plan of its cosines. Ridges and sharpness chosen as "
+            "the soft-matched CCA's."
+        ),
+        needs=Needs(pools=True),
+        settings=Config(recipe="refined"),
+        tuned=("ridge", "ridge_ratio", "sharpness"),
+        choose=choose_refined,
         fit=fit_anchordot,
     ),
 )

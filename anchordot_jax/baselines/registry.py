@@ -10,6 +10,7 @@ from anchordot_jax.baselines.closed_form import (
     linear,
     profile_matching,
     ridge_cca,
+    soft_cca,
 )
 from anchordot_jax.baselines.plans import couplings, gromov_wasserstein
 from anchordot_jax.baselines.protocol import Method
@@ -49,6 +50,7 @@ MODULES = (
     wasserstein_procrustes,
     closest_point,
     mini_vec2vec,
+    soft_cca,
     anchordot,
 )
 

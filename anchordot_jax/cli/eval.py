@@ -11,7 +11,11 @@ from anchordot_jax.errors import InputError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Eval:
-    """Score a model's retrieval on pairs, both ways."""
+    """Score a model's retrieval on pairs, both ways.
+
+    By the cosine, and beside it with hubs corrected, where the model keeps query banks
+    or they are given.
+    """
 
     model: tyro.conf.Positional[Path]
     """Run folder or model folder."""
@@ -25,7 +29,8 @@ class Eval:
     pair_keys: Literal["auto", "rows", "ids"] = "auto"
     """How the values of the pairs file are read."""
     bank_x: str | None = None
-    """FILE of unpaired x items: corrects hubs in x -> y by an inverted softmax."""
+    """FILE of unpaired x items: corrects hubs in x -> y by an inverted softmax, instead
+    of the bank kept with the model."""
     bank_y: str | None = None
     """FILE of unpaired y items: the same for y -> x."""
     json: bool = False
@@ -40,7 +45,7 @@ class Eval:
         model = load_model(self.model)
         x, y = data.open_embeddings(self.x), data.open_embeddings(self.y)
         pairs, where = self._pairs(x, y)
-        metrics = model.evaluate(
+        metrics = model.evaluate_both(
             x,
             y,
             pairs,

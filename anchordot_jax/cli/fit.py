@@ -163,7 +163,7 @@ class Fit:
         if not len(split.test_pairs) or model.metrics:
             return model
         x, y = data.open_embeddings(self.x), data.open_embeddings(self.y)
-        metrics = model.evaluate(x, y, split.test_pairs)
+        metrics = model.evaluate_both(x, y, split.test_pairs)
         run.save_result("test", {"task": "retrieval", "metrics": metrics})
         model = dataclasses.replace(model, metrics=metrics)
         model.save(run.model)
@@ -184,8 +184,7 @@ class Fit:
                 "run": str(run.path),
                 "model": str(run.model),
                 "already_complete": resumed,
-                "gamma": model.info["gamma"],
-                "eta": model.info["eta"],
+                **_chosen(model),
                 "converged": model.info["converged"],
                 "seconds": seconds,
                 "metrics": dict(model.metrics),
@@ -197,7 +196,11 @@ class Fit:
         info = model.info
         print(
             f"{info['n_anchors']} pairs, pools of {info['n_pool_x']} and "
-            f"{info['n_pool_y']}; gamma {info['gamma']:g}, eta {info['eta']:g}."
+            f"{info['n_pool_y']}; "
+            + ", ".join(
+                f"{k.replace('_', ' ')} {v:g}" for k, v in _chosen(model).items()
+            )
+            + "."
         )
         print(info["choice"] + f" {info['sinkhorn_iterations']} Sinkhorn iterations.")
         if seconds:
@@ -209,6 +212,12 @@ class Fit:
         if model.metrics:
             output.print_metrics("Test pairs", model.metrics)
         print(f"Model: {run.model}")
+
+
+def _chosen(model: "AlignedModel") -> dict[str, float]:
+    """Return what the recipe chooses by held-out anchors."""
+    names = ("gamma", "eta", "ridge", "ridge_ratio", "sharpness")
+    return {name: model.info[name] for name in names if name in model.info}
 
 
 def _pool(source: Any, rows: Any, separate: str | None, weights: Path | None) -> Any:

@@ -44,13 +44,19 @@ def print_recalls(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def print_metrics(title: str, metrics: Mapping[str, float]) -> None:
-    """Print every metric of both directions; recalls in percent, ranks from 1."""
+    """Print every metric of both directions; recalls in percent, ranks from 1.
+
+    Those with hubs corrected, whose keys begin with `bank/`, stand beside the cosine's.
+    """
     names = [name.split("/", 1)[1] for name in metrics if name.startswith("x2y/")]
+    heads, columns = ["metric", "x -> y", "y -> x"], ["x2y", "y2x"]
+    for way, head in (("x2y", "x -> y"), ("y2x", "y -> x")):
+        if any(name.startswith(f"bank/{way}/") for name in metrics):
+            heads.append(f"{head}, hubs corrected")
+            columns.append(f"bank/{way}")
     rows = []
     for name in names:
         scale, unit = (100, " %") if name.startswith("recall") else (1, "")
-        values = [
-            f"{scale * metrics[f'{way}/{name}']:.2f}{unit}" for way in ("x2y", "y2x")
-        ]
+        values = [f"{scale * metrics[f'{way}/{name}']:.2f}{unit}" for way in columns]
         rows.append([name, *values])
-    print_table(title, ["metric", "x -> y", "y -> x"], rows)
+    print_table(title, heads, rows)

@@ -5,7 +5,7 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import tyro
 
@@ -27,9 +27,10 @@ class Search:
     k: int = 10
     """Matches a query."""
     bank: str | None = None
-    """FILE of unpaired items of the queries' side. With it, hubs are corrected by an
-    inverted softmax at the learned scale, and scores are log probabilities up to a
-    constant a query; without it they are cosines."""
+    """FILE of unpaired items of the queries' side, or `model`: those kept with the
+    model. With it, hubs are corrected by an inverted softmax; scores are log
+    probabilities up to a constant a query, and the cosines stand beside them. Without
+    it scores are cosines."""
     out: Path | None = None
     """CSV to write, instead of standard output."""
     json: bool = False
@@ -44,25 +45,31 @@ class Search:
         if self.out is not None:
             files.check_output_file(self.out)
         rows = self._matches()
+        heads = ["score"] if self.bank is None else ["score", "cosine"]
         if self.json:
             self._print_json(rows)
         elif self.out is None:
-            _write_csv(sys.stdout, rows)
+            _write_csv(sys.stdout, heads, rows)
         else:
             with (
                 files.replacing(self.out) as temporary,
                 temporary.open("w", encoding="utf-8", newline="") as file,
             ):
-                _write_csv(file, rows)
+                _write_csv(file, heads, rows)
             print(f"Matches: {self.out}")
         return 0
 
-    def _matches(self) -> Iterator[tuple[Any, list[Any], list[float]]]:
+    def _matches(self) -> Iterator["_Match"]:
         """Yield each query's id (or row number) with its matches and their scores."""
-        from anchordot_jax import data, matching
+        from anchordot_jax import data
         from anchordot_jax.cli.models import load_model
 
         model = load_model(self.model)
+        if self.bank == "model" and model.bank is None:
+            raise InputError(
+                f"{self.model} keeps no query bank; give --bank a file of unpaired "
+                f"{self.side} items."
+            )
         queries = data.open_embeddings(self.queries)
         gallery = data.open_embeddings(self.gallery)
         model.check_rows(self.side, queries)
@@ -70,9 +77,10 @@ class Search:
         embedded = embed["y" if self.side == "x" else "x"](gallery)
         scale, offsets = 1.0, None
         if self.bank is not None:
-            scale = model.logit_scale
-            bank = embed[self.side](data.open_embeddings(self.bank))
-            offsets = matching.bank_offsets(bank, embedded, scale)
+            given = self.bank != "model"
+            bank = data.open_embeddings(self.bank) if given else None
+            scale = model.bank_scale
+            offsets = model.bank_offsets(self.side, embedded, bank=bank)
         return self._blocks(model, queries, gallery, embedded, scale, offsets)
 
     def _blocks(
@@ -83,7 +91,7 @@ class Search:
         embedded: Any,
         scale: float,
         offsets: Any,
-    ) -> Iterator[tuple[Any, list[Any], list[float]]]:
+    ) -> Iterator["_Match"]:
         from anchordot_jax import matching
 
         start = 0
@@ -93,17 +101,34 @@ class Search:
                 zip(top.indices, top.scores, strict=True)
             ):
                 names = [_name(gallery, int(j)) for j in indices]
-                yield _name(queries, start + i), names, [float(s) for s in scores]
+                columns = [[float(s) for s in scores]]
+                if offsets is not None:
+                    columns.append([float(c) for c in embedded[indices] @ block[i]])
+                yield _Match(_name(queries, start + i), names, columns)
             start += len(block)
 
-    def _print_json(self, rows: Iterator[tuple[Any, list[Any], list[float]]]) -> None:
+    def _print_json(self, rows: Iterator["_Match"]) -> None:
         from anchordot_jax.cli import output
 
+        names = ("scores", "cosines")
         results = [
-            {"query": query, "matches": matches, "scores": scores}
-            for query, matches, scores in rows
+            {
+                "query": row.query,
+                "matches": row.matches,
+                **dict(zip(names, row.columns, strict=False)),
+            }
+            for row in rows
         ]
         output.print_json({"k": self.k, "bank": self.bank, "results": results})
+
+
+class _Match(NamedTuple):
+    """One query's matches, best first."""
+
+    query: Any
+    matches: list[Any]
+    columns: list[list[float]]
+    """Scores, and where hubs are corrected the cosines."""
 
 
 def _name(source: Any, row: int) -> Any:
@@ -111,9 +136,11 @@ def _name(source: Any, row: int) -> Any:
     return row if source.ids is None else source.ids[row].item()
 
 
-def _write_csv(file: Any, rows: Iterator[tuple[Any, list[Any], list[float]]]) -> None:
+def _write_csv(file: Any, heads: list[str], rows: Iterator[_Match]) -> None:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["query", "rank", "match", "score"])
-    for query, matches, scores in rows:
-        for rank, (match, score) in enumerate(zip(matches, scores, strict=True), 1):
-            writer.writerow([query, rank, match, f"{score:.6f}"])
+    writer.writerow(["query", "rank", "match", *heads])
+    for query, matches, columns in rows:
+        for rank, (match, *values) in enumerate(
+            zip(matches, *columns, strict=True), start=1
+        ):
+            writer.writerow([query, rank, match, *(f"{v:.6f}" for v in values)])

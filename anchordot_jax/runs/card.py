@@ -53,6 +53,9 @@ def _facts(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
         "n_pool_y": "unpaired y items",
         "gamma": "gamma",
         "eta": "eta",
+        "ridge": "ridge",
+        "ridge_ratio": "ratio of the ridges",
+        "sharpness": "sharpness of the plan",
         "versions": "versions",
     }
     return [(text, info[key]) for key, text in names.items() if key in info]

@@ -1,7 +1,8 @@
 """The folder that is the model.
 
-config.json, model.safetensors, README.md (the card) and metrics.json. Reading it needs
-neither the transport solver nor the checkpoint library.
+config.json, model.safetensors, README.md (the card) and metrics.json, and where the
+model corrects hubs its query bank, bank.safetensors. Reading it needs neither the
+transport solver nor the checkpoint library.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from anchordot_jax.errors import InputError
 
 SCHEMA = 1
 FILES = frozenset({"config.json", "model.safetensors", "README.md", "metrics.json"})
+BANK = "bank.safetensors"
 
 
 class ModelContents(NamedTuple):
@@ -26,6 +28,8 @@ class ModelContents(NamedTuple):
     """Parameters by dotted name, such as `x.linear.kernel`."""
     config: dict[str, Any]
     metrics: dict[str, Any]
+    bank: dict[str, np.ndarray]
+    """Tensors of the query bank; empty where there is none."""
 
 
 def write_model(
@@ -34,6 +38,7 @@ def write_model(
     config: Mapping[str, Any],
     metrics: Mapping[str, Any],
     card: str,
+    bank: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a model folder; it appears complete or not at all."""
     files.check_writable(folder.parent)
@@ -43,10 +48,9 @@ def write_model(
             f"choose another place."
         )
     with files.replacing_folder(folder) as temporary:
-        tensors = {k: np.array(v, order="C") for k, v in tensors.items()}
-        safetensors.numpy.save_file(
-            tensors, temporary / "model.safetensors", metadata={"format": "np"}
-        )
+        _write_tensors(temporary / "model.safetensors", tensors)
+        if bank:
+            _write_tensors(temporary / BANK, bank)
         files.write_json(temporary / "config.json", {"schema": SCHEMA, **config})
         files.write_json(temporary / "metrics.json", {"schema": SCHEMA, **metrics})
         (temporary / "README.md").write_text(card, encoding="utf-8")
@@ -68,12 +72,27 @@ def read_model(folder: Path) -> ModelContents:
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise InputError(f"{what} has no model.safetensors ({weights}).")
+    bank = folder / BANK
+    return ModelContents(
+        _read_tensors(weights),
+        config,
+        metrics,
+        _read_tensors(bank) if bank.is_file() else {},
+    )
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    tensors = {k: np.array(v, order="C") for k, v in tensors.items()}
+    safetensors.numpy.save_file(tensors, path, metadata={"format": "np"})
+
+
+def _read_tensors(path: Path) -> dict[str, np.ndarray]:
     try:
-        tensors = safetensors.numpy.load_file(weights)
+        tensors: dict[str, np.ndarray] = safetensors.numpy.load_file(path)
     except (OSError, safetensors.SafetensorError, AttributeError, KeyError) as error:
         # The last two for a type that NumPy lacks, such as floats of 8 bits.
-        raise InputError(f"{weights} could not be read: {error}.") from None
-    return ModelContents(tensors, config, metrics)
+        raise InputError(f"{path} could not be read: {error}.") from None
+    return tensors
 
 
 def _may_replace(folder: Path) -> bool:
@@ -83,6 +102,6 @@ def _may_replace(folder: Path) -> bool:
     names = {path.name for path in folder.iterdir()}
     if not names:
         return True
-    if "config.json" not in names or not names <= FILES:
+    if "config.json" not in names or not names <= FILES | {BANK}:
         return False
     return "schema" in files.read_json(folder / "config.json", f"The folder {folder}")

@@ -1,9 +1,10 @@
 """The folder of one fit: what it was asked, how far it is, and what came out.
 
 Layout: config.json metrics.jsonl env.json splits.json selection.json
-coupling.safetensors checkpoints/ model/ results/. Every stage is stored once it is
-through, so the same command continues where the last one stopped. Of several processes
-of one run the first writes; all read, so that the folder must be one that all see.
+coupling.safetensors checkpoints/ model/ results/, and start.safetensors where a closed
+form starts the students. Every stage is stored once it is through, so the same command
+continues where the last one stopped. Of several processes of one run the first writes;
+all read, so that the folder must be one that all see.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import platform
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +22,18 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from anchordot_jax import dotted, files
+from anchordot_jax import dotted, files, maps
 from anchordot_jax.coupling import Coupling
 from anchordot_jax.distillation import TrainState
 from anchordot_jax.errors import InputError
 from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
 from anchordot_jax.runs import checkpoints
 from anchordot_jax.selection import Candidate, Selection
+from anchordot_jax.soft_selection import Candidate as SoftCandidate
+from anchordot_jax.soft_selection import SoftSelection
+from anchordot_jax.students import Params
+
+S = TypeVar("S", Selection, SoftSelection)
 
 SCHEMA = 1
 OURS = (
@@ -36,6 +42,7 @@ OURS = (
     "env.json",
     "splits.json",
     "selection.json",
+    "start.safetensors",
     "coupling.safetensors",
     "checkpoints",
     "model",
@@ -111,8 +118,8 @@ class RunFolder:
         """Whether the model is there."""
         return (self.model / "config.json").is_file()
 
-    def save_selection(self, selection: Selection) -> None:
-        """Store the chosen gamma and eta with the whole curve."""
+    def save_selection(self, selection: Selection | SoftSelection) -> None:
+        """Store the chosen settings with the whole curve."""
         values = selection._asdict()
         values["curve"] = [candidate._asdict() for candidate in selection.curve]
         if is_first_process():
@@ -120,21 +127,56 @@ class RunFolder:
         wait_for_all("the selection is stored")
 
     def load_selection(self) -> Selection | None:
-        """Return the stored selection, or None before that stage is through."""
+        """Return the stored selection, or None before that stage is through.
+
+        None, too, where it is that of the refined recipe.
+        """
+        return self._load_selection(Selection, Candidate)
+
+    def load_soft_selection(self) -> SoftSelection | None:
+        """Return the refined recipe's selection, as `load_selection` the paper's."""
+        return self._load_selection(SoftSelection, SoftCandidate)
+
+    def _load_selection(self, kind: type[S], candidate: type) -> S | None:
         path = self.path / "selection.json"
         if not path.is_file():
             return None
         values = files.read_json(path, f"The run {self.path}")
         files.check_schema(values, SCHEMA, str(path))
         del values["schema"]
+        if ("ridge" in values) is not (kind is SoftSelection):
+            return None
         try:
-            values["curve"] = tuple(Candidate(**point) for point in values["curve"])
-            return Selection(**values)
+            values["curve"] = tuple(candidate(**point) for point in values["curve"])
+            return kind(**values)
         except (KeyError, TypeError) as error:
             raise InputError(
                 f"{path} does not hold a selection ({error}); delete it to choose "
                 f"again."
             ) from None
+
+    def save_start(self, params: Params) -> None:
+        """Store the students that the training starts from."""
+        if not is_first_process():
+            return
+        tensors = {k: np.asarray(v) for k, v in dotted.flatten(params).items()}
+        with files.replacing(self.path / "start.safetensors") as temporary:
+            safetensors.numpy.save_file(tensors, temporary)
+
+    def load_start(self) -> Params | None:
+        """Return the students that the training starts from, or None before that."""
+        path = self.path / "start.safetensors"
+        if not path.is_file():
+            return None
+        try:
+            params: Params = dotted.unflatten(safetensors.numpy.load_file(path))
+            maps.KINDS["students"].check(params)
+        except (OSError, safetensors.SafetensorError, ValueError) as error:
+            raise InputError(
+                f"{path} does not hold a pair of students ({error}); delete it to "
+                f"make them again."
+            ) from None
+        return params
 
     def save_coupling(self, coupling: Coupling) -> None:
         """Store the potentials, epsilon and the error curve."""

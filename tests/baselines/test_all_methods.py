@@ -13,7 +13,13 @@ import reference
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools
 from anchordot_jax.baselines.registry import METHODS, find_methods
 from anchordot_jax.baselines.scorers import load_scorer
-from anchordot_jax.config import Config, DistillationConfig, SelectionConfig
+from anchordot_jax.config import (
+    Config,
+    DistillationConfig,
+    RefinedConfig,
+    SelectionConfig,
+    SoftCcaConfig,
+)
 from anchordot_jax.errors import InputError
 from anchordot_jax.model import AlignedModel
 
@@ -23,6 +29,7 @@ SMALL = {
     "dim": 8,
     "n_checkpoints": 1,
     "distillation": DistillationConfig(dim=8, epochs=3, chunk_size=16),
+    "soft_cca": SoftCcaConfig(ridge=1.0, ridge_ratio=0.5, sharpness=3.0),
     "epochs": 2,
     "hidden": (16, 8),
     "residual_epochs": 2,
@@ -38,6 +45,15 @@ SMALL = {
 def small(method: Method) -> object:
     """Return the method's settings, made small where it has such a field."""
     settings = dataclasses.replace(method.settings, **method.short)
+    if isinstance(settings, SoftCcaConfig):
+        return SMALL["soft_cca"]
+    if isinstance(settings, Config) and settings.recipe == "refined":
+        return Config(
+            recipe="refined",
+            distillation=DistillationConfig(chunk_size=16),
+            soft_cca=SMALL["soft_cca"],
+            refined=RefinedConfig(epochs=3),
+        )
     if isinstance(settings, Config):
         return Config(
             gamma=0.75,

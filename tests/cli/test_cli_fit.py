@@ -38,6 +38,7 @@ RUN_FILES = [
     "metrics.jsonl",
     "model",
     "model/README.md",
+    "model/bank.safetensors",
     "model/config.json",
     "model/metrics.json",
     "model/model.safetensors",
@@ -88,7 +89,7 @@ def test_the_command_and_the_library_make_the_same_model(fitted_folder: Path) ->
 def test_test_pairs_are_scored_and_kept(fitted_folder: Path) -> None:
     """The results, the model's metrics and the card hold the same numbers."""
     given = problem()
-    expected = fitted().evaluate(given.x, given.y, given.test_pairs)
+    expected = fitted().evaluate_both(given.x, given.y, given.test_pairs)
     run = fitted_folder / "run"
     assert read(run / "results" / "test.json")["metrics"] == expected
     assert AlignedModel.load(run).metrics == expected
@@ -147,8 +148,11 @@ def test_a_first_fit_says_what_it_did(files: Path, cli: Cli) -> None:
     assert lines[1].endswith(f" {info['sinkhorn_iterations']} Sinkhorn iterations.")
     assert lines[2].startswith("Seconds: selection ")
     metrics = read(files / "run" / "results" / "test.json")["metrics"]
-    row = f"│ recall@1            │ {100 * metrics['x2y/recall@1']:6.2f} % │"
-    assert row in out
+    shown = [100 * metrics[f"{w}/recall@1"] for w in ("x2y", "y2x", "bank/x2y")]
+    row = next(line for line in out.splitlines() if "recall@1 " in line)
+    assert [cell.strip() for cell in row.split("│")][2:5] == [
+        f"{value:.2f} %" for value in shown
+    ]
     assert out.endswith(f"Model: {Path('run') / 'model'}\n")
 
 

@@ -1,6 +1,7 @@
 """The other verbs: help, eval, embed, search, inspect and demo."""
 
 import csv
+import dataclasses
 import io
 import json
 import subprocess
@@ -66,25 +67,28 @@ def test_eval_scores_the_runs_test_pairs(fitted_files: Path, cli: Cli) -> None:
     code, out, err = cli("eval", "run", *XY, "--json")
     assert (code, err) == (0, "")
     metrics = one_object(out)
-    assert metrics == fitted().evaluate(GIVEN.x, GIVEN.y, GIVEN.test_pairs)
+    assert metrics == fitted().evaluate_both(GIVEN.x, GIVEN.y, GIVEN.test_pairs)
+    plain = fitted().evaluate(GIVEN.x, GIVEN.y, GIVEN.test_pairs)
+    assert plain == {k: v for k, v in metrics.items() if not k.startswith("bank/")}
     assert {*RECALLS, "x2y/mean_rank", "y2x/mrr"} <= metrics.keys()
     assert all(0 <= metrics[name] <= 1 for name in RECALLS)
 
 
 def test_eval_prints_a_table(fitted_files: Path, cli: Cli) -> None:
-    """Both directions stand side by side, recalls in percent."""
+    """Both directions, and hubs corrected beside them; recalls in percent."""
     code, out, err = cli("eval", "run", *XY)
     assert (code, err) == (0, "")
     assert out.startswith("10 pairs (the run's test pairs)")
-    metrics = fitted().evaluate(GIVEN.x, GIVEN.y, GIVEN.test_pairs)
-    there, back = (100 * metrics[f"{way}/recall@5"] for way in ("x2y", "y2x"))
+    metrics = fitted().evaluate_both(GIVEN.x, GIVEN.y, GIVEN.test_pairs)
+    ways = ("x2y", "y2x", "bank/x2y", "bank/y2x")
+    shown = [f"{100 * metrics[f'{way}/recall@5']:.2f} %" for way in ways]
     cells = [
         cell.strip()
         for line in out.splitlines()
         if "recall@5" in line
         for cell in line.split("│")
     ]
-    assert cells == ["", "recall@5", f"{there:.2f} %", f"{back:.2f} %", ""]
+    assert cells == ["", "recall@5", *shown, ""]
 
 
 def test_eval_of_pairs_by_id_and_with_banks(fitted_files: Path, cli: Cli) -> None:
@@ -94,10 +98,12 @@ def test_eval_of_pairs_by_id_and_with_banks(fitted_files: Path, cli: Cli) -> Non
     arguments += ["--pairs", "pairs.csv", "--pair-keys", "rows", *banks, "--json"]
     code, out, err = cli("eval", Path("run") / "model", *arguments)
     assert (code, err) == (0, "")
-    expected = fitted().evaluate(
-        GIVEN.x, GIVEN.y, GIVEN.pairs, bank_x=GIVEN.x, bank_y=GIVEN.y
-    )
+    banks = {"bank_x": GIVEN.x, "bank_y": GIVEN.y}
+    expected = fitted().evaluate_both(GIVEN.x, GIVEN.y, GIVEN.pairs, **banks)
     assert one_object(out) == expected
+    corrected = fitted().evaluate(GIVEN.x, GIVEN.y, GIVEN.pairs, **banks)
+    for name in RECALLS:
+        assert expected[f"bank/{name}"] == corrected[name]
 
 
 def test_eval_row_by_row(fitted_files: Path, cli: Cli, tmp_path: Path) -> None:
@@ -107,7 +113,7 @@ def test_eval_row_by_row(fitted_files: Path, cli: Cli, tmp_path: Path) -> None:
     files = ["--x", tmp_path / "x.npy", "--y", tmp_path / "y.npy"]
     code, out, _ = cli("eval", "run/model", *files, "--json")
     assert code == 0
-    assert one_object(out) == fitted().evaluate(GIVEN.x, GIVEN.y, GIVEN.pairs)
+    assert one_object(out) == fitted().evaluate_both(GIVEN.x, GIVEN.y, GIVEN.pairs)
     assert "14 pairs (row by row)" in cli("eval", "run/model", *files).out
 
 
@@ -188,7 +194,7 @@ def test_search_finds_the_highest_cosines(
 def test_search_with_a_bank_is_the_inverted_softmax(
     fitted_files: Path, cli: Cli, side: str, tmp_path: Path
 ) -> None:
-    """Scores are s cos - log sum exp(s cos) over the bank, of the queries' side."""
+    """Scores are b cos - log sum exp(b cos) over the bank, of the queries' side."""
     np.save(tmp_path / "bank.npy", getattr(GIVEN, side)[20:])
     queries, gallery = ("x.npy", "y.npy") if side == "x" else ("y.npy", "x.npy")
     code, out, err = cli(
@@ -196,7 +202,9 @@ def test_search_with_a_bank_is_the_inverted_softmax(
         *("--k", "4", "--bank", tmp_path / "bank.npy", "--json"),
     )
     assert (code, err) == (0, "")
-    logits = fitted().logit_scale * cosines(side)
+    kept = fitted().bank
+    assert kept is not None
+    logits = kept.beta * cosines(side)
     scores = logits - logsumexp(logits[20:], axis=0)[None, :]
     order = best(scores, 4)
     found = one_object(out)
@@ -206,7 +214,44 @@ def test_search_with_a_bank_is_the_inverted_softmax(
         np.take_along_axis(scores, order, axis=1),
         atol=1e-4,
     )
+    np.testing.assert_allclose(
+        [result["cosines"] for result in found["results"]],
+        np.take_along_axis(cosines(side), order, axis=1),
+        atol=1e-5,
+    )
     assert not np.array_equal(order, best(logits, 4))
+
+
+def test_search_with_the_models_own_bank(fitted_files: Path, cli: Cli) -> None:
+    """`--bank model` takes the part of the pool kept with the model."""
+    arguments = ["search", "run", "--queries", "x.npy", "--gallery", "y.npy"]
+    code, out, err = cli(*arguments, "--k", "4", "--bank", "model")
+    assert (code, err) == (0, "")
+    lines = list(csv.DictReader(io.StringIO(out)))
+    kept = fitted().bank
+    assert kept is not None
+    bank = kept.x.astype(np.float64) @ fitted().embed_y(GIVEN.y).T
+    logits = kept.beta * cosines("x")
+    scores = logits - logsumexp(kept.beta * bank, axis=0)[None, :]
+    order = best(scores, 4)
+    assert [int(line["match"]) for line in lines] == order.ravel().tolist()
+    for line, i, j in zip(
+        lines, np.repeat(np.arange(40), 4), order.ravel(), strict=True
+    ):
+        assert float(line["score"]) == pytest.approx(scores[i, j], abs=1e-4)
+        assert float(line["cosine"]) == pytest.approx(cosines("x")[i, j], abs=1e-5)
+
+
+def test_a_model_without_a_bank_says_so(cli: Cli, tmp_path: Path) -> None:
+    """`--bank model` of a model that keeps none is refused."""
+    dataclasses.replace(fitted(), bank=None).save(tmp_path / "m")
+    np.save(tmp_path / "x.npy", GIVEN.x)
+    files = ["--queries", tmp_path / "x.npy", "--gallery", tmp_path / "x.npy"]
+    code, out, err = cli("search", tmp_path / "m", *files, "--bank", "model")
+    assert (code, out) == (2, "")
+    assert err.endswith(
+        "keeps no query bank; give --bank a file of unpaired x items.\n"
+    )
 
 
 def test_search_names_ids_and_writes_csv(

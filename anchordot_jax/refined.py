@@ -1,0 +1,179 @@
+"""The refined recipe's choice and start: a soft-matched CCA, then its own plan.
+
+Beyond the paper. The closed form of `soft_cca` gives the students that the training
+starts from; the plan that they learn from is solved anew on their own cosines.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from anchordot_jax import (
+    affinity,
+    coupling,
+    distillation,
+    profiles,
+    selection,
+    soft_cca,
+    soft_selection,
+)
+from anchordot_jax.config import Config, CouplingConfig
+from anchordot_jax.fit_inputs import FitData
+from anchordot_jax.listeners import Interrupted, Listener, Silent
+from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
+from anchordot_jax.parallel.mesh import wait_for_all
+from anchordot_jax.runs.run_folder import RunFolder
+from anchordot_jax.students import Params
+
+
+def select(
+    data: FitData,
+    config: Config,
+    *,
+    key: PRNGKeyArray,
+    run: RunFolder | None,
+    listener: Listener,
+) -> tuple[soft_cca.Sides | None, soft_selection.SoftSelection]:
+    """Return the chosen settings, and the sides where they had to be prepared.
+
+    Args:
+        data: anchors and pools.
+        config: every setting.
+        key: see `soft_selection.select`.
+        run: a choice found there is not made again; a new one is stored there.
+        listener: told of the progress.
+
+    Raises:
+        InputError: rows that cannot be used.
+        Interrupted: the listener asked to stop.
+    """
+
+    def report(done: int, total: int) -> None:
+        listener.selecting(done, total)
+        if listener.should_stop():
+            raise Interrupted("Stopped while choosing the ridges and the sharpness.")
+
+    chosen = run.load_soft_selection() if run is not None else None
+    # No process may store its choice before all have looked for an earlier one.
+    wait_for_all("the selection was looked for")
+    if chosen is not None:
+        return None, chosen
+    sides = _prepare(data)
+    chosen = soft_selection.select(
+        sides,
+        config.soft_cca,
+        coupling=transport(config),
+        key=key,
+        progress=report,
+    )
+    if run is not None:
+        run.save_selection(chosen)
+    return sides, chosen
+
+
+def couple(
+    data: FitData,
+    sides: soft_cca.Sides | None,
+    chosen: soft_selection.SoftSelection,
+    config: Config,
+    *,
+    run: RunFolder | None,
+    listener: Listener,
+) -> tuple[distillation.Pools, coupling.Coupling, Params]:
+    """Return the pools with the students' own plan, and the students to start from.
+
+    Args:
+        data: anchors and pools.
+        sides: see `select`; None: prepared here if need be.
+        chosen: ridges and sharpness.
+        config: every setting.
+        run: students and plan found there are not made again.
+        listener: told of the progress.
+
+    Raises:
+        InputError: rows that cannot be used.
+    """
+    start = run.load_start() if run is not None else None
+    if start is None:
+        sides = _prepare(data) if sides is None else sides
+        found = soft_cca.solve(
+            sides,
+            chosen.settings,
+            config=transport(config),
+            progress=_report(listener),
+        )
+        _warn(found.coupling, config, listener)
+        start = soft_cca.student_params(
+            sides, found.weights, temperature=config.refined.temperature
+        )
+        if run is not None:
+            run.save_start(start)
+    x, y = jnp.asarray(data.pool_x), jnp.asarray(data.pool_y)
+    u, v = student_outputs(start["x"], x), student_outputs(start["y"], y)
+    solved = run.load_coupling() if run is not None else None
+    if solved is None:
+        solved = coupling.solve_coupling(
+            u,
+            v,
+            max(cosine_spread(u, v), LEAST_SPREAD) / chosen.sharpness,
+            a=None if data.a is None else jnp.asarray(data.a / data.a.sum()),
+            b=None if data.b is None else jnp.asarray(data.b / data.b.sum()),
+            config=transport(config),
+            progress=_report(listener),
+        )
+        solved.f.block_until_ready()
+        if run is not None:
+            run.save_coupling(solved)
+    _warn(solved, config, listener)
+    pools = distillation.Pools(x, y, u, v, solved.f, solved.g, solved.epsilon)
+    return pools, solved, start
+
+
+def transport(config: Config) -> CouplingConfig:
+    """Return the transport's settings with this recipe's tolerance."""
+    return dataclasses.replace(config.coupling, tolerance=config.soft_cca.tolerance)
+
+
+@jax.jit
+def student_outputs(side: Params, rows: Array) -> Array:
+    """Return a student's unit outputs at full precision: a plan is made of them."""
+    z, matrix = affinity.standardized(rows), affinity.folded(side)
+    return profiles.normalize(jnp.matmul(z, matrix, precision=soft_cca.HIGHEST))
+
+
+def chosen_settings(
+    chosen: selection.Selection | soft_selection.SoftSelection,
+) -> dict[str, Any]:
+    """Return what either recipe chooses by held-out anchors, by name."""
+    if isinstance(chosen, selection.Selection):
+        return {"gamma": chosen.gamma, "eta": chosen.eta}
+    return dict(chosen.settings._asdict())
+
+
+def _prepare(data: FitData) -> soft_cca.Sides:
+    return soft_cca.prepare(
+        data.anchors_x, data.anchors_y, data.pool_x, data.pool_y, a=data.a, b=data.b
+    )
+
+
+def _warn(solved: coupling.Coupling, config: Config, listener: Listener) -> None:
+    if not bool(solved.converged):
+        listener.warn(
+            f"The transport did not converge: marginal error "
+            f"{float(solved.marginal_error):.2g} after {int(solved.n_iterations)} "
+            f"iterations, tolerance {config.soft_cca.tolerance:.2g}; try a smaller "
+            f"soft_cca.sharpness or more coupling.max_iterations."
+        )
+
+
+def _report(listener: Listener) -> coupling.Progress | None:
+    if isinstance(listener, Silent):
+        return None
+
+    def report(iteration: int, error: float) -> None:
+        listener.coupling(int(iteration), float(error))
+
+    return report

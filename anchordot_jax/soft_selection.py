@@ -1,0 +1,331 @@
+"""Choosing the soft-matched CCA's settings by cross-validation over the anchors.
+
+Each fold's pairs are held out of both CCAs and of the plan, and ranked, both ways, in
+a gallery of the held-out items and some pool items, by the score that corrects hubs.
+The criterion is the mean logarithm of the rank. First the ridge of the first stage is
+chosen by that stage alone, then the sharpness of the plan together with the ratio of
+the ridges. Held-out items count in their side's covariance, as any unpaired item does,
+so one eigendecomposition a side serves all folds, all candidates and the fit itself.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from anchordot_jax import canonical, soft_cca
+from anchordot_jax.config import CouplingConfig, SoftCcaConfig
+from anchordot_jax.matching.bank import BETA, LEAST_SPREAD
+
+MIN_ANCHORS = 10
+MANY_ANCHORS = 300
+"""From so many anchors on, the smaller ridges are among the candidates."""
+
+RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+RIDGES_FEW = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+RATIOS = (0.06, 0.12, 0.25, 0.5)
+RATIOS_FEW = (0.015, 0.03, 0.06, 0.12, 0.25)
+
+USUAL = soft_cca.Settings(ridge=4.0, ridge_ratio=0.12, sharpness=6.0)
+"""Taken where there are too few anchors to hold some out."""
+
+
+class Candidate(NamedTuple):
+    """One setting tried; of the first stage's, ridge_ratio and sharpness are None."""
+
+    ridge: float
+    ridge_ratio: float | None
+    sharpness: float | None
+    log_rank: float
+    """Mean natural logarithm of the held-out ranks; 0 is perfect."""
+    standard_error: float
+    """Standard error of how far `log_rank` is behind the stage's best."""
+
+
+class SoftSelection(NamedTuple):
+    """The chosen settings, and every candidate tried."""
+
+    ridge: float
+    ridge_ratio: float
+    sharpness: float
+    curve: tuple[Candidate, ...]
+    """The first stage's candidates, then the second's."""
+    n_heldout: int
+    """Held-out anchors ranked for each candidate, all folds together."""
+    reason: str
+    """One sentence saying how the choice was made."""
+
+    @property
+    def settings(self) -> soft_cca.Settings:
+        """What was chosen."""
+        return soft_cca.Settings(self.ridge, self.ridge_ratio, self.sharpness)
+
+
+class _Fold(NamedTuple):
+    """One part of the anchors held out, and what its candidates share."""
+
+    kept: np.ndarray
+    held: np.ndarray
+    first: soft_cca.AnchorAxes
+    cross: np.ndarray
+    """Of the kept anchors, for the second stage."""
+
+
+class _Gallery(NamedTuple):
+    """The pool items that held-out anchors are ranked among; each side is a bank."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+Progress = Callable[[int, int], None]
+
+
+def select(
+    sides: soft_cca.Sides,
+    config: SoftCcaConfig,
+    *,
+    coupling: CouplingConfig,
+    key: PRNGKeyArray,
+    progress: Progress | None = None,
+) -> SoftSelection:
+    """Return the settings of smallest held-out log rank, stage by stage.
+
+    A setting that the config fixes is not searched. With fewer than 10 anchors nothing
+    is held out and the usual settings are taken.
+
+    Args:
+        sides: both sides, see `soft_cca.prepare`.
+        config: the candidates, and how they are judged.
+        coupling: settings of the transport.
+        key: fixes the folds, the gallery and the pools' subset.
+        progress: called with the number of candidates done and their total.
+    """
+    n = len(sides.x.anchors)
+    ridges, pairs = candidates(config, n)
+    if len(ridges) == 1 and len(pairs) == 1:
+        only = soft_cca.Settings(ridges[0], *pairs[0])
+        return SoftSelection(*only, (), 0, "Nothing was left to choose.")
+    if n < MIN_ANCHORS:
+        usual = soft_cca.Settings(
+            *(
+                value if isinstance(own, str) else own
+                for own, value in zip(_given(config), USUAL, strict=True)
+            )
+        )
+        reason = f"{n} anchors are too few to hold some out; the defaults were taken."
+        return SoftSelection(*usual, (), 0, reason)
+    key_folds, key_pool = jax.random.split(key)
+    folds = _folds(sides, config.folds, key=key_folds)
+    few = subset(sides, config.pool_limit, key=key_pool)
+    gallery = _Gallery(
+        np.asarray(few.x.pool[: config.gallery]),
+        np.asarray(few.y.pool[: config.gallery]),
+    )
+    total = len(folds) * (len(ridges) + len(pairs))
+    done = itertools.count(1)
+
+    def tick() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    first = [
+        [_first_ranks(sides, fold, gallery, ridge, tick) for ridge in ridges]
+        for fold in folds
+    ]
+    curve = _curve([(ridge, None, None) for ridge in ridges], first)
+    ridge = _best(curve).ridge
+    second = [
+        _second_ranks(few, fold, gallery, ridge, pairs, coupling, tick)
+        for fold in folds
+    ]
+    points = [(ridge, ratio, sharpness) for ratio, sharpness in pairs]
+    second_curve = _curve(points, second)
+    best = _best(second_curve)
+    return SoftSelection(
+        ridge,
+        float(best.ridge_ratio or 0),
+        float(best.sharpness or 0),
+        curve + second_curve,
+        n,
+        f"Chosen by the ranks of {n} held-out anchors.",
+    )
+
+
+def candidates(
+    config: SoftCcaConfig, n_anchors: int
+) -> tuple[tuple[float, ...], list[tuple[float, float]]]:
+    """Return the ridges, and the (ridge_ratio, sharpness), to choose among."""
+    many = n_anchors >= MANY_ANCHORS
+    ridges = config.ridges or (RIDGES if many else RIDGES_FEW)
+    ratios = config.ridge_ratios or (RATIOS if many else RATIOS_FEW)
+    sharpnesses = config.sharpnesses
+    given = _given(config)
+    if not isinstance(given[0], str):
+        ridges = (given[0],)
+    if not isinstance(given[1], str):
+        ratios = (given[1],)
+    if not isinstance(given[2], str):
+        sharpnesses = (given[2],)
+    # By sharpness, softest first: each plan starts from the one before.
+    return ridges, [(ratio, c) for c in sorted(sharpnesses) for ratio in ratios]
+
+
+def _given(config: SoftCcaConfig) -> tuple[float | str, float | str, float | str]:
+    return config.ridge, config.ridge_ratio, config.sharpness
+
+
+def subset(
+    sides: soft_cca.Sides, limit: int | None, *, key: PRNGKeyArray
+) -> soft_cca.Sides:
+    """Return the sides with a random subset of each pool, in random order."""
+    key_x, key_y = jax.random.split(key)
+    chosen = []
+    for side, weights, own in ((sides.x, sides.a, key_x), (sides.y, sides.b, key_y)):
+        order = jax.random.permutation(own, len(side.pool))[:limit]
+        part = None if weights is None else jnp.asarray(weights)[order]
+        chosen.append((side._replace(pool=side.pool[order]), part))
+    (x, a), (y, b) = chosen
+    return soft_cca.Sides(
+        x,
+        y,
+        None if a is None else a / jnp.sum(a),
+        None if b is None else b / jnp.sum(b),
+    )
+
+
+def _folds(sides: soft_cca.Sides, count: int, *, key: PRNGKeyArray) -> list[_Fold]:
+    n = len(sides.x.anchors)
+    order = np.asarray(jax.random.permutation(key, n))
+    folds = []
+    for held in np.array_split(order, min(count, n // 2)):
+        kept = np.setdiff1d(order, held)
+        first = soft_cca.anchor_axes(sides, kept)
+        folds.append(_Fold(kept, held, first, soft_cca.anchor_cross(sides, kept)))
+    return folds
+
+
+def _first_ranks(
+    sides: soft_cca.Sides,
+    fold: _Fold,
+    gallery: _Gallery,
+    ridge: float,
+    tick: Callable[[], None],
+) -> np.ndarray:
+    ranks = _heldout_ranks(sides, fold, gallery, fold.first.weights(ridge))
+    tick()
+    return ranks
+
+
+def _second_ranks(
+    sides: soft_cca.Sides,
+    fold: _Fold,
+    gallery: _Gallery,
+    ridge: float,
+    pairs: Sequence[tuple[float, float]],
+    config: CouplingConfig,
+    tick: Callable[[], None],
+) -> list[np.ndarray]:
+    """Return the ranks of each (ridge_ratio, sharpness); one plan a sharpness."""
+    weights = fold.first.weights(ridge)
+    found, init = [], None
+    for sharpness, group in itertools.groupby(pairs, key=lambda pair: pair[1]):
+        solved, u, v = soft_cca.match_pools(
+            sides, weights, sharpness, config=config, init=init
+        )
+        init = solved.f, solved.g
+        cross = soft_cca.matched_cross(
+            sides,
+            fold.cross,
+            soft_cca.plan_cross(solved, u, v, sides.x.pool, sides.y.pool),
+            len(fold.kept),
+        )
+        for ratio, _ in group:
+            own = canonical.canonical_weights(
+                sides.x.axes, sides.y.axes, cross, ridge=ridge * ratio
+            )
+            found.append(_heldout_ranks(sides, fold, gallery, own))
+            tick()
+    return found
+
+
+def _heldout_ranks(
+    sides: soft_cca.Sides,
+    fold: _Fold,
+    gallery: _Gallery,
+    weights: canonical.Weights,
+) -> np.ndarray:
+    """Return the ranks of the held-out anchors' partners, `[2, h]`."""
+    x = np.concatenate([sides.x.anchors[fold.held], gallery.x])
+    y = np.concatenate([sides.y.anchors[fold.held], gallery.y])
+    u = _embed(x, weights.mean_x, weights.x)
+    v = _embed(y, weights.mean_y, weights.y)
+    return bank_ranks(u, v, len(fold.held))
+
+
+def _embed(rows: np.ndarray, mean: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return what `canonical.embed` does, of few rows, compiling nothing."""
+    centred = rows - np.asarray(mean, np.float32)[None, :]
+    projected = centred @ np.asarray(weights, np.float32)
+    norms = np.linalg.norm(projected, axis=1, keepdims=True)
+    return np.asarray(projected / np.where(norms > 0, norms, 1))
+
+
+def bank_ranks(u: np.ndarray, v: np.ndarray, h: int) -> np.ndarray:
+    """Return the ranks of the first h rows' partners, hubs corrected, `[2, h]`.
+
+    Row 0: of v_k for each u_k; row 1: the reverse; among all rows of the other side.
+    The rows after the first h are the query banks. Ties count half.
+
+    Args:
+        u: unit rows of the x side, `[h + p, k]`.
+        v: unit rows of the y side, `[h + q, k]`; row k < h belongs to row k of u.
+        h: how many are held out.
+    """
+    cosines = u @ v.T
+    beta = BETA / max(float(cosines[h:, h:].std()), LEAST_SPREAD)
+    logits = beta * cosines
+    x2y = logits[:h] - _log_sum(logits[h:])[None, :]
+    y2x = logits[:, :h].T - _log_sum(logits[:, h:].T)[None, :]
+    return np.stack([_ranks_of_first(x2y), _ranks_of_first(y2x)])
+
+
+def _log_sum(logits: np.ndarray) -> np.ndarray:
+    """Return the log-sum-exp of each column; logits are at most beta."""
+    top = logits.max(axis=0)
+    return np.asarray(top + np.log(np.exp(logits - top[None, :]).sum(axis=0)))
+
+
+def _ranks_of_first(scores: np.ndarray) -> np.ndarray:
+    """Return the rank of column k in row k of `[h, m]`; ties count half."""
+    own = np.diagonal(scores)[:, None]
+    above, equal = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
+    return np.asarray(1 + above + (equal - 1) / 2)
+
+
+def _curve(
+    points: Sequence[tuple[float, float | None, float | None]],
+    ranks: Sequence[Sequence[np.ndarray]],
+) -> tuple[Candidate, ...]:
+    """Return every candidate with its averages over all folds."""
+    # One number an anchor: its two directions are not independent.
+    logs = np.array(
+        [
+            np.log(np.concatenate([fold[i] for fold in ranks], axis=1)).mean(axis=0)
+            for i in range(len(points))
+        ]
+    )
+    best = logs[logs.mean(axis=1).argmin()]
+    errors = (logs - best[None, :]).std(axis=1, ddof=1) / np.sqrt(logs.shape[1])
+    return tuple(
+        Candidate(*point, float(own.mean()), float(error))
+        for point, own, error in zip(points, logs, errors, strict=True)
+    )
+
+
+def _best(curve: tuple[Candidate, ...]) -> Candidate:
+    return min(curve, key=lambda candidate: candidate.log_rank)
