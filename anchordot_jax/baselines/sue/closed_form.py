@@ -176,7 +176,7 @@ METHODS = (
         notes=NOTES,
         needs=Needs(pools=True),
         settings=GraphSettings(eigenvectors=60, components=30, centered=True),
-        grid={"eigenvectors": (60, 120), "components": (30, 60, 16, 8)},
+        grid={"eigenvectors": (60, 120), "components": (30, 50, 16, 8)},
         fit=fit_sue_spectral,
         fit_many=fit_many_sue_spectral,
     ),
