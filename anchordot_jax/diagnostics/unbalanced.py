@@ -1,0 +1,447 @@
+"""Unbalanced entropic transport between two sets of unit rows (UOT-Gap, Section 3.1).
+
+    min_pi  <C, pi> + eps KL(pi | ab^T) + rho_x KL(pi 1 | a) + rho_y KL(pi^T 1 | b)
+
+with the cosine cost C = 1 - x y^T and the generalised
+KL(p | q) = sum p log(p/q) - p + q. The iterations are OTT's Sinkhorn; the geometries
+below put into its two updates what makes a marginal soft: the exponent
+tau = rho/(rho + eps) (Chizat et al., Math. Comp. 87, 2018). The plan is
+pi_ij = exp((f_i + g_j - C_ij)/eps), as in `coupling`, so that its blocks and targets
+serve here too.
+
+OTT has a tau of its own. It is a static number, so that every rho would be compiled
+anew and none could be mapped over, and it multiplies eps log a too, which solves for
+the reference measure 1 instead of ab^T.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+from ott.problems.linear import linear_problem
+from ott.solvers.linear import sinkhorn
+
+from anchordot_jax import coupling, geometry
+from anchordot_jax.arrays import AnyArray
+from anchordot_jax.config import CouplingConfig
+from anchordot_jax.diagnostics.settings import UnbalancedConfig
+
+
+class Unbalanced(NamedTuple):
+    """Dual solution of an unbalanced problem, with the evidence that it is one."""
+
+    f: Float[Array, " n"]
+    """Potential of x; a exp(-(f - eps log a)/rho_x) are the plan's row sums."""
+    g: Float[Array, " m"]
+    """Potential of y."""
+    a: Float[Array, " n"]
+    """Weights of x."""
+    b: Float[Array, " m"]
+    """Weights of y."""
+    epsilon: Float[Array, ""]
+    rho_x: Float[Array, ""]
+    rho_y: Float[Array, ""]
+    error: Float[Array, ""]
+    """How far the iterations since the check before the last moved the potentials: the
+    larger of their weighted mean absolute changes, in units of the cost."""
+    n_iterations: Int[Array, ""]
+    converged: Bool[Array, ""]
+    """Whether the error fell below the threshold."""
+
+
+class _Loop(NamedTuple):
+    f: Array
+    g: Array
+    error: Array
+    checks: Array
+    finite: Array
+
+
+class _Soft(NamedTuple):
+    """Both marginals' exponents tau, and 1/rho; rho may be infinite."""
+
+    tau_x: Array
+    tau_y: Array
+    inverse_x: Array
+    inverse_y: Array
+
+
+@jax.tree_util.register_pytree_node_class
+class SoftProfileGeometry(geometry.ProfileGeometry):
+    """The cosine cost, tiled or stored, whose Sinkhorn updates are softened by tau."""
+
+    def __init__(
+        self, x: Any, y: Any, *, tau_x: Any, tau_y: Any, **options: Any
+    ) -> None:
+        super().__init__(x, y, **options)
+        self._taus = (tau_x, tau_y)
+
+    def update_potential(
+        self,
+        f: Array,
+        g: Array,
+        log_marginal: Array,
+        iteration: Array | int | None = None,
+        axis: int = 0,
+    ) -> Array:
+        """Return eps log a - tau eps log sum_j exp((g_j - C_ij)/eps) for axis 1.
+
+        In terms of the potential f - eps log a of the plan's density against ab^T it
+        is -tau eps log sum_j b_j exp((g'_j - C_ij)/eps).
+        """
+        tau = self._taus[0] if axis == 1 else self._taus[1]
+        eps = self.epsilon
+        log_sum = self.apply_lse_kernel(f, g, eps, axis=axis)[0]
+        potential: Array = eps * log_marginal - tau * log_sum
+        return potential
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arrays and the static settings."""
+        arrays, static = super().tree_flatten()
+        return (*arrays, *self._taus), static
+
+    @classmethod
+    def tree_unflatten(
+        cls, aux_data: dict[str, Any], children: Any
+    ) -> "SoftProfileGeometry":
+        """Return the geometry of `tree_flatten`'s parts."""
+        x, y, epsilon, cost, tau_x, tau_y = children
+        return cls(
+            x, y, epsilon=epsilon, cost=cost, tau_x=tau_x, tau_y=tau_y, **aux_data
+        )
+
+
+@jax.tree_util.register_pytree_node_class
+class SoftKernelGeometry(geometry.KernelGeometry):
+    """A plan held whole, whose updates of factors u, v of it are softened by tau."""
+
+    def __init__(self, plan: Any, epsilon: Any, tau_x: Any, tau_y: Any) -> None:
+        super().__init__(kernel_matrix=plan, epsilon=epsilon)
+        self._taus = (tau_x, tau_y)
+
+    def update_scaling(
+        self,
+        scaling: Array,
+        marginal: Array,
+        iteration: Array | int | None = None,
+        axis: int = 0,
+    ) -> Array:
+        """Return marginal / (P scaling)^tau for axis 1, with P^T for axis 0."""
+        tau = self._taus[0] if axis == 1 else self._taus[1]
+        factor: Array = marginal / self.apply_kernel(scaling, axis=axis) ** tau
+        return factor
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arrays and the static settings."""
+        return (self.kernel_matrix, self._epsilon_init, *self._taus), {}
+
+    @classmethod
+    def tree_unflatten(
+        cls, aux_data: dict[str, Any], children: Any
+    ) -> "SoftKernelGeometry":
+        """Return the geometry of `tree_flatten`'s parts."""
+        return cls(*children)
+
+
+def solve_unbalanced(
+    x: Float[AnyArray, "n d"],
+    y: Float[AnyArray, "m d"],
+    *,
+    a: Float[AnyArray, " n"] | None = None,
+    b: Float[AnyArray, " m"] | None = None,
+    config: UnbalancedConfig | None = None,
+) -> Unbalanced:
+    """Return the potentials of the unbalanced optimum for unit rows x and y.
+
+    By products with the stored plan where `config.cost_memory` admits n x m, else tile
+    by tile. At each check the constant that the potentials share is set to its optimum
+    in closed form (Sejourne et al., AISTATS 2022), without which a large rho takes
+    rho/eps times as many iterations.
+
+    Args:
+        x: unit rows of one side.
+        y: unit rows of the other side.
+        a: positive weights of x that sum to 1; uniform by default.
+        b: positive weights of y.
+        config: eps, rho, threshold, iterations, memory for the cost.
+    """
+    config = config or UnbalancedConfig()
+    n, m = len(x), len(y)
+    a = jnp.full(n, 1 / n, jnp.float32) if a is None else jnp.asarray(a, jnp.float32)
+    b = jnp.full(m, 1 / m, jnp.float32) if b is None else jnp.asarray(b, jnp.float32)
+    memory = coupling.cost_memory(CouplingConfig(cost_memory=config.cost_memory))
+    # OTT broadcasts between ranks on purpose.
+    with jax.numpy_rank_promotion("allow"):
+        solved: Unbalanced = _solve(
+            jnp.asarray(x, jnp.float32),
+            jnp.asarray(y, jnp.float32),
+            a,
+            b,
+            jnp.asarray(config.epsilon, jnp.float32),
+            *(jnp.asarray(rho, jnp.float32) for rho in config.rhos),
+            jnp.asarray(config.threshold, jnp.float32),
+            _checks(config),
+            check_every=config.check_every,
+            stored=4 * n * m <= memory,
+        )
+    return solved
+
+
+def solve_many(
+    x: Float[AnyArray, "n d"],
+    y: Float[AnyArray, "m d"],
+    epsilons: Float[AnyArray, " k"],
+    rhos: Float[AnyArray, " k"],
+    *,
+    config: UnbalancedConfig | None = None,
+) -> Unbalanced:
+    """Return the optima of several (eps, rho) at once, stacked along the first axis.
+
+    One program, mapped over the settings; k plans are in memory together. All of them
+    iterate until the slowest has converged.
+
+    Args:
+        x: unit rows of one side, uniform weights.
+        y: unit rows of the other side.
+        epsilons: eps of each problem.
+        rhos: rho of each problem, for both marginals.
+        config: threshold and iterations; its eps and rho are not used.
+    """
+    config = config or UnbalancedConfig()
+    a = jnp.full(len(x), 1 / len(x), jnp.float32)
+    b = jnp.full(len(y), 1 / len(y), jnp.float32)
+    with jax.numpy_rank_promotion("allow"):
+        solved: Unbalanced = _solve_mapped(
+            jnp.asarray(x, jnp.float32),
+            jnp.asarray(y, jnp.float32),
+            a,
+            b,
+            jnp.asarray(epsilons, jnp.float32),
+            jnp.asarray(rhos, jnp.float32),
+            jnp.asarray(config.threshold, jnp.float32),
+            _checks(config),
+            check_every=config.check_every,
+        )
+    return solved
+
+
+def _checks(config: UnbalancedConfig) -> Array:
+    """Return how many blocks of iterations are allowed, at least one."""
+    return jnp.asarray(max(1, config.max_iterations // config.check_every), jnp.int32)
+
+
+@functools.partial(jax.jit, static_argnames="check_every")
+def _solve_mapped(
+    x: Array,
+    y: Array,
+    a: Array,
+    b: Array,
+    epsilons: Array,
+    rhos: Array,
+    threshold: Array,
+    max_checks: Array,
+    *,
+    check_every: int,
+) -> Unbalanced:
+    def one(epsilon: Array, rho: Array) -> Unbalanced:
+        return _iterate(
+            x,
+            y,
+            a,
+            b,
+            epsilon,
+            rho,
+            rho,
+            threshold,
+            max_checks,
+            check_every=check_every,
+            stored=True,
+            guarded=False,
+        )
+
+    return jax.vmap(one)(epsilons, rhos)
+
+
+@functools.partial(jax.jit, static_argnames=("check_every", "stored"))
+def _solve(
+    x: Array,
+    y: Array,
+    a: Array,
+    b: Array,
+    epsilon: Array,
+    rho_x: Array,
+    rho_y: Array,
+    threshold: Array,
+    max_checks: Array,
+    *,
+    check_every: int,
+    stored: bool,
+) -> Unbalanced:
+    return _iterate(
+        x,
+        y,
+        a,
+        b,
+        epsilon,
+        rho_x,
+        rho_y,
+        threshold,
+        max_checks,
+        check_every=check_every,
+        stored=stored,
+        guarded=True,
+    )
+
+
+def _iterate(
+    x: Array,
+    y: Array,
+    a: Array,
+    b: Array,
+    epsilon: Array,
+    rho_x: Array,
+    rho_y: Array,
+    threshold: Array,
+    max_checks: Array,
+    *,
+    check_every: int,
+    stored: bool,
+    guarded: bool,
+) -> Unbalanced:
+    """Iterate until the potentials stand still; traceable and mappable."""
+    soft = _Soft(
+        tau_x=1 / (1 + epsilon / rho_x),
+        tau_y=1 / (1 + epsilon / rho_y),
+        inverse_x=1 / rho_x,
+        inverse_y=1 / rho_y,
+    )
+    cost = geometry.cost_block(x, y) if stored else None
+    geom = SoftProfileGeometry(
+        x, y, epsilon=epsilon, cost=cost, tau_x=soft.tau_x, tau_y=soft.tau_y
+    )
+    problem = linear_problem.LinearProblem(geom, a=a, b=b)
+
+    def unfinished(loop: _Loop) -> Array:
+        return (loop.error >= threshold) & (loop.checks < max_checks) & loop.finite
+
+    def advance(loop: _Loop) -> _Loop:
+        before_f, before_g = _shift(problem, soft, loop.f, loop.g)
+        if cost is None:
+            f, g = _log_block(problem, before_f, before_g, check_every)
+        else:
+            f, g = _kernel_block(
+                problem, soft, cost, before_f, before_g, check_every, guarded=guarded
+            )
+        error = jnp.maximum(
+            jnp.sum(a * jnp.abs(f - before_f)), jnp.sum(b * jnp.abs(g - before_g))
+        )
+        finite = jnp.isfinite(error)
+        return _Loop(
+            f=jnp.where(finite, f, loop.f),
+            g=jnp.where(finite, g, loop.g),
+            error=jnp.where(finite, error, loop.error),
+            checks=loop.checks + 1,
+            finite=finite,
+        )
+
+    # One iteration in the log domain: the plan's sums are then near the marginals, so
+    # that a stored one is a kernel that does not underflow.
+    f, g = _log_block(problem, epsilon * jnp.log(a), epsilon * jnp.log(b), 1)
+    start = _Loop(
+        f=f,
+        g=g,
+        error=jnp.asarray(jnp.inf, jnp.float32),
+        checks=jnp.asarray(0, jnp.int32),
+        finite=jnp.asarray(True),
+    )
+    end = jax.lax.while_loop(unfinished, advance, start)
+    return Unbalanced(
+        f=end.f,
+        g=end.g,
+        a=a,
+        b=b,
+        epsilon=epsilon,
+        rho_x=rho_x,
+        rho_y=rho_y,
+        error=end.error,
+        n_iterations=end.checks * check_every,
+        converged=end.error < threshold,
+    )
+
+
+def _shift(
+    problem: linear_problem.LinearProblem, soft: _Soft, f: Array, g: Array
+) -> tuple[Array, Array]:
+    """Return f + t and g - t for the t that the dual is largest at.
+
+    The plan does not change; t solves A exp(-t/rho_x) = B exp(t/rho_y) where A and B
+    are the masses that the potentials of the two sides stand for.
+    """
+    a, b, epsilon = problem.a, problem.b, problem.geom.epsilon
+    log_a, log_b = jnp.log(a), jnp.log(b)
+    mass_x = jax.nn.logsumexp(log_a - soft.inverse_x * (f - epsilon * log_a))
+    mass_y = jax.nn.logsumexp(log_b - soft.inverse_y * (g - epsilon * log_b))
+    softness = soft.inverse_x + soft.inverse_y
+    some = softness > 0
+    shift = jnp.where(some, (mass_x - mass_y) / jnp.where(some, softness, 1), 0)
+    return f + shift, g - shift
+
+
+def _log_block(
+    problem: linear_problem.LinearProblem, f: Array, g: Array, count: int
+) -> tuple[Array, Array]:
+    """Return the potentials after some of OTT's iterations in the log domain."""
+    solver = sinkhorn.Sinkhorn(
+        inner_iterations=count, min_iterations=count, max_iterations=count
+    )
+    out = solver(problem, init=(f, g))
+    return out.f, out.g
+
+
+def _kernel_block(
+    problem: linear_problem.LinearProblem,
+    soft: _Soft,
+    cost: Array,
+    f: Array,
+    g: Array,
+    count: int,
+    *,
+    guarded: bool,
+) -> tuple[Array, Array]:
+    """Return what `_log_block` does, by products with the current plan.
+
+    With P = exp((f + g - C)/eps) and the new potentials f + eps log u, g + eps log v,
+    the update is u = a exp(-(1 - tau) f/eps) / (P v)^tau. Where a sum of P leaves
+    float32's comfortable range the iterations are done in the log domain, if guarded.
+    """
+    a, b, epsilon = problem.a, problem.b, problem.geom.epsilon
+    plan = jnp.exp((f[:, None] + g[None, :] - cost) / epsilon)
+
+    def products() -> tuple[Array, Array]:
+        kernel = SoftKernelGeometry(plan, epsilon, soft.tau_x, soft.tau_y)
+        absorbed = linear_problem.LinearProblem(
+            kernel,
+            a=a * jnp.exp(-(1 - soft.tau_x) * f / epsilon),
+            b=b * jnp.exp(-(1 - soft.tau_y) * g / epsilon),
+        )
+        solver = sinkhorn.Sinkhorn(
+            lse_mode=False,
+            inner_iterations=count,
+            min_iterations=count,
+            max_iterations=count,
+        )
+        out = solver(absorbed, init=(jnp.ones_like(f), jnp.ones_like(g)))
+        return f + out.f, g + out.g
+
+    if not guarded:
+        return products()
+    low, high = geometry.SAFE_SUM
+    rows, columns = jnp.sum(plan, axis=1), jnp.sum(plan, axis=0)
+    safe = jnp.all((rows > low) & (rows < high))
+    safe &= jnp.all((columns > low) & (columns < high))
+    moved: tuple[Array, Array] = jax.lax.cond(
+        safe, products, lambda: _log_block(problem, f, g, count)
+    )
+    return moved
