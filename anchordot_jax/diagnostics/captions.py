@@ -7,8 +7,12 @@ its model lies inside the package. Install `anchordot-jax[captions]` for it and 
 text encoder; neither is imported before it is used.
 """
 
+import csv
+import gzip
 import importlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +78,10 @@ def load_tagger() -> Tagger:
         InputError: TextBlob is not installed.
     """
     module = _optional("textblob.en", "textblob", "noun-only captions")
+    with warnings.catch_warnings():
+        # The first call reads the lexicon, and leaves closing its file to Python.
+        warnings.simplefilter("ignore", ResourceWarning)
+        module.tag("a")
 
     def tag(text: str) -> list[tuple[str, str]]:
         # Case would turn a caption's first word into a name.
@@ -106,16 +114,12 @@ def encode_texts(texts: Sequence[str], *, batch_size: int = 256) -> np.ndarray:
     return encoded
 
 
-def read_captions(path: Any, column: str = "caption") -> list[dict[str, str]]:
+def read_captions(path: str | Path, column: str = "caption") -> list[dict[str, str]]:
     """Return the rows of a tab-separated file, which may be gzipped, by column name.
 
     Raises:
         InputError: the file is missing or lacks the column.
     """
-    import csv
-    import gzip
-    from pathlib import Path
-
     path = Path(path)
     opened = gzip.open if path.suffix == ".gz" else open
     try:

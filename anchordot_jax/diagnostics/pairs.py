@@ -69,14 +69,16 @@ def logit_entropy(
     pairs do not matter. Rows are taken a tile at a time.
     """
     tile = geometry.tile_rows(len(y))
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    factor = jnp.asarray(scale, jnp.float32)
     total = 0.0
     for start in range(0, len(x), tile):
-        total += float(_entropy_sum(jnp.asarray(x[start : start + tile]), y, scale))
+        total += float(_entropy_sum(x[start : start + tile], y, factor))
     return total / len(x)
 
 
 @jax.jit
-def _entropy_sum(x: Array, y: Array, scale: float) -> Array:
+def _entropy_sum(x: Array, y: Array, scale: Array) -> Array:
     logits = scale * jnp.matmul(x, y.T, precision=geometry.HIGHEST)
     logs = jax.nn.log_softmax(logits, axis=1)
     return -jnp.sum(jnp.exp(logs) * logs)
