@@ -159,6 +159,7 @@ def degradation(
                         embedded[chosen],
                         condition_rows(texts, chosen, condition),
                         every,
+                        probe=False,
                     )
                 )
                 for condition in captions.CONDITIONS
@@ -195,7 +196,7 @@ def sweep_correlations(
         # A shift of the captions leaves the transport as it is.
         texts_of = "full" if condition == "random" else condition
         if texts_of not in solved:
-            solved[texts_of] = sensitivity.sweep(x, y)
+            solved[texts_of] = sensitivity.sweep(x, y, together=False)
             print(
                 f"{sum(point.converged for point in solved[texts_of])} of "
                 f"{len(solved[texts_of])} converged, {texts_of}"

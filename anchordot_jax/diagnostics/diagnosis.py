@@ -59,7 +59,8 @@ class Diagnosis(NamedTuple):
     logit_entropy: float
     """Mean entropy of the softmax of the similarities, in nats."""
     modality_auc: float | None
-    """Of a linear probe for the side; None with fewer than 5 rows a side."""
+    """Of a linear probe for the side; None with fewer than 5 rows a side,
+    or if not asked for."""
     pairs: PairReport | None
     seconds: float
     """Of the transport problem, compilation included."""
@@ -72,6 +73,7 @@ def diagnose(
     *,
     config: UnbalancedConfig | None = None,
     seed: int = 0,
+    probe: bool = True,
     names: tuple[str, str] = ("x", "y"),
 ) -> Diagnosis:
     """Return the decomposition of the gap between two sides, and what pairs add to it.
@@ -86,6 +88,7 @@ def diagnose(
         known_pairs: `[N, 2]` row numbers of x and y that belong together.
         config: eps, rho, threshold, iterations, memory for the cost.
         seed: fixes the folds of the modality probe.
+        probe: whether to train that probe, the slowest part for a few thousand rows.
         names: what messages call the two sides.
 
     Raises:
@@ -105,7 +108,7 @@ def diagnose(
     plan = plan_rows(solved, x, y)
     seconds = time.perf_counter() - start
     terms = decompose(solved, plan)
-    probed = min(len(x), len(y)) >= pairs.PROBE_FOLDS
+    probed = probe and min(len(x), len(y)) >= pairs.PROBE_FOLDS
     return Diagnosis(
         x=x,
         y=y,

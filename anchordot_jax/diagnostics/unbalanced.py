@@ -327,7 +327,7 @@ def _iterate(
         return (loop.error >= threshold) & (loop.checks < max_checks) & loop.finite
 
     def advance(loop: _Loop) -> _Loop:
-        before_f, before_g = _shift(problem, soft, loop.f, loop.g)
+        before_f, before_g = _shift(problem, soft, loop.f, loop.g, least=10 * threshold)
         if cost is None:
             f, g = _log_block(problem, before_f, before_g, check_every)
         else:
@@ -372,21 +372,46 @@ def _iterate(
 
 
 def _shift(
-    problem: linear_problem.LinearProblem, soft: _Soft, f: Array, g: Array
+    problem: linear_problem.LinearProblem,
+    soft: _Soft,
+    f: Array,
+    g: Array,
+    *,
+    least: Array,
 ) -> tuple[Array, Array]:
     """Return f + t and g - t for the t that the dual is largest at.
 
     The plan does not change; t solves A exp(-t/rho_x) = B exp(t/rho_y) where A and B
-    are the masses that the potentials of the two sides stand for.
+    are the masses that the potentials of the two sides stand for. A shift below
+    `least` is left to the iterations: float32 has them disagree with it by that much,
+    and the two would move the potentials to and fro for ever.
     """
-    a, b, epsilon = problem.a, problem.b, problem.geom.epsilon
-    log_a, log_b = jnp.log(a), jnp.log(b)
-    mass_x = jax.nn.logsumexp(log_a - soft.inverse_x * (f - epsilon * log_a))
-    mass_y = jax.nn.logsumexp(log_b - soft.inverse_y * (g - epsilon * log_b))
+    epsilon = problem.geom.epsilon
+    mass_x = _log_mass(problem.a, f, epsilon, soft.inverse_x)
+    mass_y = _log_mass(problem.b, g, epsilon, soft.inverse_y)
     softness = soft.inverse_x + soft.inverse_y
     some = softness > 0
-    shift = jnp.where(some, (mass_x - mass_y) / jnp.where(some, softness, 1), 0)
+    shift = (mass_x - mass_y) / jnp.where(some, softness, 1)
+    shift = jnp.where(some & (jnp.abs(shift) >= least), shift, 0)
     return f + shift, g - shift
+
+
+def _log_mass(
+    weights: Array, potential: Array, epsilon: Array, inverse: Array
+) -> Array:
+    """Return log sum a exp(-f'/rho) for weights of sum 1, with f' = f - eps log a.
+
+    For a large rho it is near 0, and its rounding error would be multiplied by rho.
+    """
+    logs = jnp.log(weights)
+    exponents = -inverse * (potential - epsilon * logs)
+    small = jnp.max(jnp.abs(exponents)) < 1
+    near = jnp.where(small, exponents, 0)
+    return jnp.where(
+        small,
+        jnp.log1p(jnp.sum(weights * jnp.expm1(near))),
+        jax.nn.logsumexp(logs + exponents),
+    )
 
 
 def _log_block(

@@ -39,10 +39,13 @@ def test_separation_moves_the_gap_and_concentration_the_terms() -> None:
     assert loose.terms.variation_y > equal.terms.variation_y
 
 
-def test_sweep_is_every_setting_alone() -> None:
+@pytest.mark.parametrize("together", [True, False])
+def test_sweep_is_every_setting_alone(together: bool) -> None:
     x, y = reference.clouds()
     cost = 1 - x.astype(np.float64) @ y.T.astype(np.float64)
-    points = sensitivity.sweep(x, y, epsilons=(0.05, 0.2), rhos=(0.2, 1.5))
+    points = sensitivity.sweep(
+        x, y, epsilons=(0.05, 0.2), rhos=(0.2, 1.5), together=together
+    )
     assert [(p.epsilon, p.rho) for p in points] == [
         *((0.05, 0.2), (0.05, 1.5), (0.2, 0.2), (0.2, 1.5))
     ]

@@ -115,6 +115,8 @@ def test_large_rho_needs_no_more_iterations_than_balanced() -> None:
     assert int(solve(rho=50.0).n_iterations) <= 2 * int(
         solve(rho=math.inf).n_iterations
     )
+    for rho in (3.0, 10.0, 40.0, 200.0, 700.0, 3000.0, 10_000.0):
+        assert bool(solve(rho=rho, epsilon=0.05).converged), rho
 
 
 def test_small_epsilon_falls_back_to_logarithms() -> None:
