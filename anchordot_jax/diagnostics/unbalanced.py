@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from ott.problems.linear import linear_problem
 from ott.solvers.linear import sinkhorn
@@ -49,6 +50,20 @@ class Unbalanced(NamedTuple):
     """Whether the error fell below the threshold."""
 
 
+class _Given(NamedTuple):
+    """Everything a solve depends on but its shapes and how it is organised."""
+
+    x: Array
+    y: Array
+    a: Array
+    b: Array
+    epsilon: Array
+    rho_x: Array
+    rho_y: Array
+    threshold: Array
+    max_checks: Array
+
+
 class _Loop(NamedTuple):
     f: Array
     g: Array
@@ -78,7 +93,7 @@ def solve_unbalanced(
 
     By products with the stored plan where `config.cost_memory` admits n x m, else tile
     by tile. At each check the constant that the potentials share is set to its optimum
-    in closed form (Sejourne et al., AISTATS 2022), without which a large rho takes
+    in closed form (Séjourné et al., AISTATS 2022), without which a large rho takes
     rho/eps times as many iterations.
 
     Args:
@@ -89,23 +104,13 @@ def solve_unbalanced(
         config: eps, rho, threshold, iterations, memory for the cost.
     """
     config = config or UnbalancedConfig()
-    n, m = len(x), len(y)
-    a = jnp.full(n, 1 / n, jnp.float32) if a is None else jnp.asarray(a, jnp.float32)
-    b = jnp.full(m, 1 / m, jnp.float32) if b is None else jnp.asarray(b, jnp.float32)
     memory = coupling.cost_memory(CouplingConfig(cost_memory=config.cost_memory))
     # OTT broadcasts between ranks on purpose.
     with jax.numpy_rank_promotion("allow"):
         solved: Unbalanced = _solve(
-            jnp.asarray(x, jnp.float32),
-            jnp.asarray(y, jnp.float32),
-            a,
-            b,
-            jnp.asarray(config.epsilon, jnp.float32),
-            *(jnp.asarray(rho, jnp.float32) for rho in config.rhos),
-            jnp.asarray(config.threshold, jnp.float32),
-            _checks(config),
+            _given(x, y, a, b, config),
             check_every=config.check_every,
-            stored=4 * n * m <= memory,
+            stored=4 * len(x) * len(y) <= memory,
         )
     return solved
 
@@ -131,107 +136,55 @@ def solve_many(
         config: threshold and iterations; its eps and rho are not used.
     """
     config = config or UnbalancedConfig()
-    a = jnp.full(len(x), 1 / len(x), jnp.float32)
-    b = jnp.full(len(y), 1 / len(y), jnp.float32)
     with jax.numpy_rank_promotion("allow"):
         solved: Unbalanced = _solve_mapped(
-            jnp.asarray(x, jnp.float32),
-            jnp.asarray(y, jnp.float32),
-            a,
-            b,
+            _given(x, y, None, None, config),
             jnp.asarray(epsilons, jnp.float32),
             jnp.asarray(rhos, jnp.float32),
-            jnp.asarray(config.threshold, jnp.float32),
-            _checks(config),
             check_every=config.check_every,
         )
     return solved
 
 
-def _checks(config: UnbalancedConfig) -> Array:
-    """Return how many blocks of iterations are allowed, at least one."""
-    return jnp.asarray(max(1, config.max_iterations // config.check_every), jnp.int32)
+def _given(
+    x: AnyArray,
+    y: AnyArray,
+    a: AnyArray | None,
+    b: AnyArray | None,
+    config: UnbalancedConfig,
+) -> _Given:
+    """Return the problem as float32 arrays, so that no value of it is compiled in."""
+    n, m = len(x), len(y)
+    a = np.full(n, 1 / n) if a is None else a
+    b = np.full(m, 1 / m) if b is None else b
+    numbers = (*(x, y, a, b), config.epsilon, *config.rhos, config.threshold)
+    arrays = [jnp.asarray(number, jnp.float32) for number in numbers]
+    checks = max(1, config.max_iterations // config.check_every)
+    return _Given._make([*arrays, jnp.asarray(checks, jnp.int32)])
+
+
+@functools.partial(jax.jit, static_argnames=("check_every", "stored"))
+def _solve(given: _Given, *, check_every: int, stored: bool) -> Unbalanced:
+    return _iterate(given, check_every=check_every, stored=stored, guarded=True)
 
 
 @functools.partial(jax.jit, static_argnames="check_every")
 def _solve_mapped(
-    x: Array,
-    y: Array,
-    a: Array,
-    b: Array,
-    epsilons: Array,
-    rhos: Array,
-    threshold: Array,
-    max_checks: Array,
-    *,
-    check_every: int,
+    given: _Given, epsilons: Array, rhos: Array, *, check_every: int
 ) -> Unbalanced:
     def one(epsilon: Array, rho: Array) -> Unbalanced:
-        return _iterate(
-            x,
-            y,
-            a,
-            b,
-            epsilon,
-            rho,
-            rho,
-            threshold,
-            max_checks,
-            check_every=check_every,
-            stored=True,
-            guarded=False,
-        )
+        own = given._replace(epsilon=epsilon, rho_x=rho, rho_y=rho)
+        # Mapped, a guard would do both of its branches.
+        return _iterate(own, check_every=check_every, stored=True, guarded=False)
 
     return jax.vmap(one)(epsilons, rhos)
 
 
-@functools.partial(jax.jit, static_argnames=("check_every", "stored"))
-def _solve(
-    x: Array,
-    y: Array,
-    a: Array,
-    b: Array,
-    epsilon: Array,
-    rho_x: Array,
-    rho_y: Array,
-    threshold: Array,
-    max_checks: Array,
-    *,
-    check_every: int,
-    stored: bool,
-) -> Unbalanced:
-    return _iterate(
-        x,
-        y,
-        a,
-        b,
-        epsilon,
-        rho_x,
-        rho_y,
-        threshold,
-        max_checks,
-        check_every=check_every,
-        stored=stored,
-        guarded=True,
-    )
-
-
 def _iterate(
-    x: Array,
-    y: Array,
-    a: Array,
-    b: Array,
-    epsilon: Array,
-    rho_x: Array,
-    rho_y: Array,
-    threshold: Array,
-    max_checks: Array,
-    *,
-    check_every: int,
-    stored: bool,
-    guarded: bool,
+    given: _Given, *, check_every: int, stored: bool, guarded: bool
 ) -> Unbalanced:
     """Iterate until the potentials stand still; traceable and mappable."""
+    x, y, a, b, epsilon, rho_x, rho_y, threshold, max_checks = given
     soft = _Soft(
         tau_x=1 / (1 + epsilon / rho_x),
         tau_y=1 / (1 + epsilon / rho_y),
