@@ -2,7 +2,7 @@
 
 Command (needs anchordot-jax[captions]; about 5 minutes on 2 CPU cores):
 
-    python experiments/uot_gap_captions.py --data-folder ../shared/data
+    python experiments/uot_gap_captions.py --data-folder DIR
 
 Takes the test rows of flickr8k's split (seed 0, 500 anchors, 2,000 test pairs), makes
 every first caption worse in each way of `captions.CONDITIONS` and encodes it with

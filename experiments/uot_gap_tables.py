@@ -2,8 +2,8 @@
 
 Commands (the first makes runs/uot_gap/captions.h5; about 10 minutes on 2 CPU cores):
 
-    python experiments/uot_gap_captions.py --data-folder ../shared/data
-    python experiments/uot_gap_tables.py --data-folder ../shared/data
+    python experiments/uot_gap_captions.py --data-folder DIR
+    python experiments/uot_gap_tables.py --data-folder DIR
 
 Protocol: flickr8k's split of seed 0 with 500 anchors and 2,000 test pairs. Photographs
 and captions share a space by one of three maps fitted on the 500 anchors (AnchorDOT
