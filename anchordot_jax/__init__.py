@@ -18,9 +18,11 @@ _HOMES = {
     "DistillationConfig": "anchordot_jax.config",
     "InputError": "anchordot_jax.errors",
     "SelectionConfig": "anchordot_jax.config",
+    "UnbalancedConfig": "anchordot_jax.diagnostics.settings",
     "block_targets": "anchordot_jax.coupling",
     "coordinate_maps": "anchordot_jax.profiles",
     "coordinates": "anchordot_jax.profiles",
+    "diagnose": "anchordot_jax.diagnostics.diagnosis",
     "evaluate": "anchordot_jax.evaluation",
     "fit_basis": "anchordot_jax.profiles",
     "load_openclipart": "anchordot_jax.data",
@@ -29,6 +31,7 @@ _HOMES = {
     "profile": "anchordot_jax.profiles",
     "protocol_split": "anchordot_jax.data",
     "solve_coupling": "anchordot_jax.coupling",
+    "solve_unbalanced": "anchordot_jax.diagnostics.unbalanced",
 }
 
 if TYPE_CHECKING:
@@ -44,6 +47,11 @@ if TYPE_CHECKING:
     from anchordot_jax.data import load_openclipart as load_openclipart
     from anchordot_jax.data import open_embeddings as open_embeddings
     from anchordot_jax.data import protocol_split as protocol_split
+    from anchordot_jax.diagnostics.diagnosis import diagnose as diagnose
+    from anchordot_jax.diagnostics.settings import UnbalancedConfig as UnbalancedConfig
+    from anchordot_jax.diagnostics.unbalanced import (
+        solve_unbalanced as solve_unbalanced,
+    )
     from anchordot_jax.errors import InputError as InputError
     from anchordot_jax.evaluation import evaluate as evaluate
     from anchordot_jax.model import AlignedModel as AlignedModel

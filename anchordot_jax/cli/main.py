@@ -14,6 +14,7 @@ import tyro
 
 from anchordot_jax.cli.compare import Compare
 from anchordot_jax.cli.demo import Demo
+from anchordot_jax.cli.diagnose import Diagnose
 from anchordot_jax.cli.embed import Embed
 from anchordot_jax.cli.eval import Eval
 from anchordot_jax.cli.fit import Fit
@@ -29,6 +30,7 @@ Command = (
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
 )
 
 DESCRIPTION = """\
