@@ -16,6 +16,7 @@ from anchordot_jax.cli.compare import Compare
 from anchordot_jax.cli.demo import Demo
 from anchordot_jax.cli.embed import Embed
 from anchordot_jax.cli.eval import Eval
+from anchordot_jax.cli.extract import Extract
 from anchordot_jax.cli.fit import Fit
 from anchordot_jax.cli.inspect import Inspect
 from anchordot_jax.cli.search import Search
@@ -29,6 +30,7 @@ Command = (
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Extract, tyro.conf.subcommand("extract")]
 )
 
 DESCRIPTION = """\
