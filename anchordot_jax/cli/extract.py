@@ -19,7 +19,7 @@ class Extract:
     """Embed raw images, texts or molecules with frozen encoders."""
 
     source: tyro.conf.Positional[str | None] = None
-    """Folder of images, tar shards, caption file, table or SMILES file."""
+    """Folder of images, tar shards, caption file, table, lines of text or SMILES."""
     x: str | None = None
     """Encoder of x: a preset (see --list), hf:MODEL, timm:MODEL, st:MODEL,
     open-clip:MODEL/TAG or a local folder. What it takes (image, text, molecule) is what
@@ -41,6 +41,7 @@ class Extract:
         "csv",
         "tsv",
         "jsonl",
+        "lines",
         "smiles",
         "chebi20",
     ] = "auto"

@@ -27,6 +27,7 @@ class SentenceEncoder:
         what = f"The encoder {preset.name}"
         torch = torches.load(preset.extra, what)
         module = needs("sentence_transformers", extra=preset.extra, what=what)
+        torches.hide_bars()
         self.kind = kind
         with loading(preset, weights, "sentence-transformers"), torches.quiet():
             self._model = module.SentenceTransformer(

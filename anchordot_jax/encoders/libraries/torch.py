@@ -48,6 +48,12 @@ def inference(torch: Any) -> Iterator[None]:
         yield
 
 
+def hide_bars() -> None:
+    """Keep transformers from drawing a bar for each model that it loads."""
+    logging = needs("transformers.utils.logging", extra="transformers", what="A model")
+    logging.disable_progress_bar()
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Return a context without warnings: they are the libraries' own affairs."""

@@ -37,7 +37,9 @@ class TransformersEncoder:
         what = f"The encoder {preset.name}"
         self._torch = torches.load("transformers", what)
         transformers = needs("transformers", extra="transformers", what=what)
+        torches.hide_bars()
         self.kind = kind
+        self._name = preset.name
         self._pooling = pooling
         self._device = torches.device_of(self._torch, device)
         options: dict[str, Any] = {"trust_remote_code": preset.remote_code}
@@ -55,7 +57,6 @@ class TransformersEncoder:
                     weights.place, **options
                 )
         self._dual = hasattr(model, f"get_{kind}_features")
-        self._check_pooling(preset)
         self.dim = self._find_dim()
         commit = getattr(model.config, "_commit_hash", None)
         self.facts: Mapping[str, str] = {
@@ -110,7 +111,7 @@ class TransformersEncoder:
             part = self._model.vision_model if self.kind == "image" else part.text_model
         output = part(**inputs)
         if self._pooling == "own":
-            return output.pooler_output
+            return self._own(output)
         prefix = self._prefix(output.last_hidden_state.shape[1])
         return torches.pool(
             self._torch,
@@ -119,6 +120,20 @@ class TransformersEncoder:
             self._pooling,
             prefix,
         )
+
+    def _own(self, output: Any) -> Any:
+        """Return the model's pooler output.
+
+        Raises:
+            InputError: it has none.
+        """
+        pooled = getattr(output, "pooler_output", None)
+        if pooled is None:
+            raise InputError(
+                f"{self._name} gives no vector of its own; choose the pooling cls, "
+                "mean or concat."
+            )
+        return pooled
 
     def _prefix(self, tokens: int) -> int:
         """Return how many class and register tokens stand before the patches."""
@@ -131,14 +146,6 @@ class TransformersEncoder:
         if side and isinstance(size, int) and tokens == (size // side) ** 2:
             return 0
         return 1 + registers
-
-    def _check_pooling(self, preset: Preset) -> None:
-        pooled = self._dual or hasattr(self._model, "pooler")
-        if self._pooling == "own" and not pooled:
-            raise InputError(
-                f"{preset.name} gives no vector of its own; choose --pooling cls, mean "
-                "or concat."
-            )
 
     def _find_dim(self) -> int:
         """Return the columns of a row, from one dummy item."""

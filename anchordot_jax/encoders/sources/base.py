@@ -82,12 +82,12 @@ def digest_files(paths: Sequence[Path]) -> str:
     return f"sha256:{total.hexdigest()[:16]}"
 
 
-def digest_listing(root: Path, paths: Sequence[Path]) -> str:
+def digest_listing(paths: Mapping[str, Path]) -> str:
     """Return a digest of the names and sizes of files too many or large to read."""
     total = hashlib.sha256()
-    for path in paths:
-        name = path.relative_to(root).as_posix()
-        total.update(f"{name}\0{path.stat().st_size}\0".encode())
+    for name, path in paths.items():
+        size = path.stat().st_size
+        total.update(f"{name}\0{size}\0".encode("utf-8", "surrogateescape"))
     return f"names-and-sizes:{total.hexdigest()[:16]}"
 
 

@@ -1,5 +1,6 @@
 """Folders of images, with captions in files of the same name beside them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -11,6 +12,8 @@ from anchordot_jax.errors import InputError
 DC = "{http://purl.org/dc/elements/1.1/}"
 RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 KEYWORDS = 12
+# What a faulty export left in the keywords of many drawings.
+BROKEN = re.compile(r"hash(\(0x[0-9a-f]+\))?")
 
 
 def image_folder(root: Path, captions: Path | None = None) -> Source:
@@ -30,51 +33,56 @@ def image_folder(root: Path, captions: Path | None = None) -> Source:
         raise InputError(
             f"{root} holds no image files ({', '.join(SUFFIXES)}); name another folder."
         )
-    beside = captions or root
+    names = {path.relative_to(root).as_posix(): path for path in paths}
+    beside = {name: _beside((captions or root) / name) for name in names}
 
     def records() -> Iterator[Record]:
-        for path in paths:
-            name = path.relative_to(root)
-            texts = _captions(beside / name)
-            yield Record(name.as_posix(), {"image": (path,), "text": texts})
+        for name, path in names.items():
+            texts = _captions(beside[name])
+            yield Record(name, {"image": (path,), "text": texts})
 
-    return Source(
-        "image folder", str(root), digest_listing(root, paths), records, len(paths)
-    )
-
-
-def _captions(image: Path) -> Sequence[str]:
-    """Return the captions that lie beside an image, or would if it lay there."""
-    lines = image.with_name(f"{image.stem}.txt")
-    if lines.is_file():
-        return [
-            line
-            for line in lines.read_text("utf-8", errors="replace").splitlines()
-            if line.strip()
-        ]
-    drawing = image.with_name(f"{image.stem}.svg")
-    caption = svg_caption(drawing) if drawing.is_file() else ""
-    return [caption] if caption else []
+    captioned = {f"{name} caption": path for name, path in beside.items() if path}
+    digest = digest_listing({**names, **captioned})
+    return Source("image folder", str(root), digest, records, len(paths))
 
 
-def svg_caption(path: Path) -> str:
+def _beside(image: Path) -> Path | None:
+    """Return the file of captions that lies beside an image, or would if it did."""
+    files = (image.with_name(f"{image.stem}{suffix}") for suffix in (".txt", ".svg"))
+    return next((path for path in files if path.is_file()), None)
+
+
+def _captions(path: Path | None) -> Sequence[str]:
+    """Return the captions of a file."""
+    if path is None:
+        return []
+    if path.suffix == ".svg":
+        caption = svg_caption(path)
+        return [caption] if caption else []
+    lines = path.read_text("utf-8", errors="replace").splitlines()
+    return [line for line in lines if line.strip()]
+
+
+def svg_caption(path: Path, further: Sequence[str] = ()) -> str:
     """Return `title: keyword, keyword` of a drawing's metadata, or nothing.
 
     Title and keywords are in lower case, hyphens and underscores are blanks, and at
-    most 12 keywords are taken.
+    most 12 keywords are taken, those of `further` behind the drawing's own.
     """
     try:
         tree = ET.parse(path)
     except (ET.ParseError, OSError, ValueError):
         return ""
     titles = [_plain(node.text) for node in tree.iter(f"{DC}title")]
-    words = [
-        _plain(node.text)
+    own = [
+        node.text
         for subject in tree.iter(f"{DC}subject")
         for node in subject.iter(f"{RDF}li")
     ]
+    words = [_plain(word) for word in (*own, *further)]
     title = next((title for title in titles if title), "")
-    kept = list(dict.fromkeys(word for word in words if word))[:KEYWORDS]
+    good = (word for word in words if word and not BROKEN.fullmatch(word))
+    kept = list(dict.fromkeys(good))[:KEYWORDS]
     return f"{title}: {', '.join(kept)}" if title and kept else title
 
 

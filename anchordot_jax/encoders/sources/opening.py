@@ -18,6 +18,7 @@ SourceFormat = Literal[
     "csv",
     "tsv",
     "jsonl",
+    "lines",
     "smiles",
     "chebi20",
 ]
@@ -95,6 +96,8 @@ def _open(
         return captions.flickr_tokens(path, images, split_lists)
     if chosen == "smiles":
         return tables.smiles_file(path)
+    if chosen == "lines":
+        return tables.lines(path)
     if chosen == "chebi20":
         return tables.chebi20(path)
     return tables.table(path, columns, images, chosen)
@@ -134,6 +137,8 @@ def _told_by_name(place: str) -> SourceFormat:
     for suffix, found in SUFFIXES.items():
         if name.endswith(suffix) or name.endswith(f"{suffix}.txt"):
             return found
+    if name.endswith(".txt"):
+        return "lines"
     if name.endswith(".json"):
         return "karpathy" if name.startswith("dataset") else "coco"
     raise InputError(

@@ -52,8 +52,9 @@ def webdataset(place: str, fields: Sequence[str] = ()) -> Source:
         for path in paths:
             yield from _shard(path, fields)
 
-    digest = digest_listing(paths[0].parent, paths)
-    return Source("WebDataset shards", place, digest, records, None)
+    digest = digest_listing({path.name: path for path in paths})
+    what = f"WebDataset shards{f', captions {list(fields)}' if fields else ''}"
+    return Source(what, place, digest, records, None)
 
 
 def _shard(path: Path, fields: Sequence[str]) -> Iterator[Record]:

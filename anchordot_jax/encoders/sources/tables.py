@@ -67,7 +67,11 @@ def table(path: Path, columns: Columns, images: Path | None, what: str) -> Sourc
         merged[record.id] = record if first is None else _joined(first, record)
     if not merged:
         raise InputError(f"{path} holds no rows.")
-    return _of_rows(f"{what.upper()} table", path, list(merged.values()))
+    named = {
+        field: value for field, value in dataclasses.asdict(columns).items() if value
+    }
+    described = "; ".join(f"{field} {value}" for field, value in named.items())
+    return _of_rows(f"{what.upper()} table ({described})", path, list(merged.values()))
 
 
 def _rows(
@@ -184,6 +188,16 @@ def smiles_file(path: Path) -> Source:
     if not rows:
         raise InputError(f"{path} holds no SMILES.")
     return _of_rows("SMILES file", path, rows)
+
+
+def lines(path: Path) -> Source:
+    """Return the lines of a text file, blank ones left out, by `rowK`."""
+    with open_text(path) as stream:
+        texts = [line.strip() for line in stream if line.strip()]
+    if not texts:
+        raise InputError(f"{path} holds no text.")
+    rows = [Record(f"row{k}", {"text": (text,)}) for k, text in enumerate(texts)]
+    return _of_rows("lines of text", path, rows)
 
 
 def chebi20(folder: Path) -> Source:
