@@ -139,7 +139,7 @@ def _extract_side(
         journals.remove(place)
         path.unlink(missing_ok=True)
     if path.exists():
-        return _finished(name, path, settings, place, earlier)
+        return _finished(name, path, settings, place, earlier, other)
     journal = Journal(place, settings, encoder.dim)
     try:
         begun = journal.items
@@ -165,9 +165,15 @@ def _finished(
     settings: dict[str, Any],
     place: Path,
     earlier: dict[str, list[Refusal]],
+    other: output.Side | None,
 ) -> SideResult:
     """Return a side that an earlier run completed."""
     side = output.read_side(path)
+    alone = {**settings, "other_side": None}
+    if other and side.attributes.get("fingerprint") == output.fingerprint(alone):
+        # It was made before the other side was asked for: only its index is missing.
+        output.add_index(side, settings, other)
+        side = output.read_side(path)
     if side.attributes.get("fingerprint") != output.fingerprint(settings):
         differing = [
             f"{key} {side.attributes.get(key)!r}, now {value!r}"
@@ -181,9 +187,9 @@ def _finished(
     refused: Sequence[Refusal] = earlier.get(name, [])
     if (place / journals.SETTINGS).is_file():
         # Killed between the file and the list of refusals: the journal still has it.
-        journal = Journal(place, settings, side.dim)
-        refused = [refusal for batch in journal.read() for refusal in batch.refused]
-        journal.close()
+        refused = [
+            refusal for batch in journals.read(place) for refusal in batch.refused
+        ]
     return SideResult(side, refused, len(side.rows), True)
 
 

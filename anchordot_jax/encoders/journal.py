@@ -82,9 +82,7 @@ class Journal:
 
     def read(self) -> Iterator[Batch]:
         """Yield the batches in order."""
-        with (self.folder / BATCHES).open("rb") as stream:
-            for line in stream:
-                yield _parse(line)
+        return read(self.folder)
 
     def blocks(self, rows: int) -> Iterator[NDArray[np.floating]]:
         """Yield the embeddings in order, some rows at a time."""
@@ -148,6 +146,13 @@ class Journal:
 
     def _row_bytes(self) -> int:
         return self.dim * self.dtype.itemsize
+
+
+def read(folder: Path) -> Iterator[Batch]:
+    """Yield the batches of the journal in a folder, whose last line is whole."""
+    with (folder / BATCHES).open("rb") as stream:
+        for line in stream:
+            yield _parse(line)
 
 
 def remove(folder: Path) -> None:

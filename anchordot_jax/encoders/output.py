@@ -9,6 +9,7 @@ alone in the same type and compression: its readers open these files, and ours o
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,6 +96,17 @@ def read_side(path: Path) -> Side:
         ) from None
     rows = [Row(*map(str, row)) for row in zip(ids, records, splits, strict=True)]
     return Side(path, str(attributes.get("kind", "")), rows, dim, attributes)
+
+
+def add_index(side: Side, settings: Mapping[str, Any], other: Side) -> None:
+    """Add the other side's rows to a finished file that was made without them."""
+    with files.replacing(side.path) as temporary:
+        shutil.copyfile(side.path, temporary)
+        with h5py.File(temporary, "a") as file:
+            index = _index(side.rows, other.rows)
+            file.create_dataset(f"{other.kind}_index", data=index, compression="gzip")
+            file.attrs["other_side"] = settings["other_side"]
+            file.attrs["fingerprint"] = fingerprint(settings)
 
 
 def _write_text(file: h5py.File, name: str, values: Sequence[str]) -> None:

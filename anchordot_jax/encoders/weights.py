@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,8 +116,3 @@ def _shipped(package: str) -> Path | None:
     if found is None or not found.submodule_search_locations:
         return None
     return Path(next(iter(found.submodule_search_locations))) / inside
-
-
-def offline() -> bool:
-    """Return whether the user forbids the hub."""
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")

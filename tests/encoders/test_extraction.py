@@ -20,6 +20,7 @@ from anchordot_jax.encoders.journal import BATCHES, ROWS
 from anchordot_jax.encoders.sources.opening import open_source
 from anchordot_jax.errors import InputError
 
+SILENT = fakes.Silent()
 FILES = ("x.h5", "y.h5", "pairs.csv", "rejected.csv")
 
 
@@ -180,6 +181,20 @@ def test_a_side_added_later_gets_its_pairs(pictures: Path, tmp_path: Path) -> No
     fakes.run(source, tmp_path / "steps", y=False)
     fakes.run(source, tmp_path / "steps")
     assert contents(tmp_path / "steps") == contents(tmp_path / "both")
+
+
+def test_the_second_side_may_come_first(pictures: Path, tmp_path: Path) -> None:
+    """Captions alone, then both: they are not encoded again, and get their index."""
+    source, out = open_source(str(pictures)), tmp_path / "out"
+    extract(source, {"y": fakes.FakeEncoder("text")}, out, ExtractionConfig(), SILENT)
+    with h5py.File(out / "y.h5") as file:
+        assert "image_index" not in file
+    result = fakes.run(source, out, die_at=0)
+    assert result.sides["y"].complete_before
+    assert result.pairs == {"pairs.csv": 46}
+    with h5py.File(out / "y.h5") as file:
+        assert file["image_index"][:].tolist() == [i // 2 for i in range(46)]
+    assert fakes.run(source, out, die_at=0).sides["y"].complete_before
 
 
 def test_other_settings_are_refused_not_mixed_in(

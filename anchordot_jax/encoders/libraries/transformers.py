@@ -72,8 +72,7 @@ class TransformersEncoder:
             return rdkit.parsable(value)
         if self.kind == "text":
             return text_of(value)
-        with torches.quiet():
-            found = self._processor(images=decode(value), return_tensors="np")
+        found = self._processor(images=decode(value), return_tensors="np")
         return np.asarray(found["pixel_values"][0], np.float32)
 
     def encode(self, prepared: Sequence[Any]) -> NDArray[np.float32]:
