@@ -67,8 +67,17 @@ def digest(folder: Path) -> str:
 
 
 @contextmanager
-def loading(preset: Preset, weights: Weights, library: str) -> Iterator[None]:
-    """Return a context in which a failed load says what to download and where to."""
+def loading(
+    preset: Preset, weights: Weights, library: str, hub: str = ""
+) -> Iterator[None]:
+    """Return a context in which a failed load says what to download and where to.
+
+    Args:
+        preset: the encoder.
+        weights: what is loaded.
+        library: what loads it.
+        hub: the hub's name of the model, where it differs from the library's.
+    """
     try:
         yield
     except InputError:
@@ -81,7 +90,7 @@ def loading(preset: Preset, weights: Weights, library: str) -> Iterator[None]:
                 "complete."
             ) from error
         name = folder_name(preset)
-        hub = _hub_name(preset)
+        hub = hub or _hub_name(preset)
         raise InputError(
             f"The weights of {preset.name} ({weights.place}) are not on this machine "
             f"and the hub did not give them ({type(error).__name__}: {reason(error)}); "
@@ -92,12 +101,9 @@ def loading(preset: Preset, weights: Weights, library: str) -> Iterator[None]:
 
 def _hub_name(preset: Preset) -> str:
     """Return the hub's name of a model, for its own download command."""
-    hub = {
-        "openclip-vit-b32": "laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
-    }
     if preset.library == "timm" and "/" not in preset.model:
         return f"timm/{preset.model}"
-    return hub.get(preset.name, preset.model.removeprefix("hf-hub:"))
+    return preset.model.removeprefix("hf-hub:")
 
 
 def _shipped(package: str) -> Path | None:

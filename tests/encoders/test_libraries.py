@@ -311,6 +311,20 @@ def test_an_open_clip_checkpoint(
     assert np.allclose(texts, expected, atol=1e-5)
 
 
+def test_open_clip_weights_out_of_reach(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The download command has the hub's name, which is not open_clip's."""
+    pytest.importorskip("open_clip", exc_type=ImportError)
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    hub = "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
+    with pytest.raises(InputError, match=f"hf download {hub} --local-dir WEIGHTS/open"):
+        load_encoder("openclip-vit-b32")
+
+
 def test_a_sentence_transformers_checkpoint(
     torch: Any, transformers: Any, tmp_path: Path
 ) -> None:

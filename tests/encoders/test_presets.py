@@ -129,7 +129,6 @@ def test_weights_out_of_reach_say_what_to_download_and_where_to_put_it() -> None
     """The command, the folder, and the option."""
     for name, hub in (
         ("dinov2-small", "facebook/dinov2-small"),
-        ("openclip-vit-b32", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"),
         ("timm:vit_tiny_patch16_224", "timm/vit_tiny_patch16_224"),
     ):
         preset = resolve(name)[0]

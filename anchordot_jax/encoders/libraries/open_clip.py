@@ -34,7 +34,8 @@ class OpenClipEncoder:
             name, tag = f"local-dir:{weights.place}", ""
         elif name.startswith("hf-hub:"):
             name, tag = weights.place, ""
-        with loading(preset, weights, "open_clip"), torches.quiet():
+        hub = _hub(open_clip, name, tag)
+        with loading(preset, weights, "open_clip", hub), torches.quiet():
             model, _, self._transform = open_clip.create_model_and_transforms(
                 name, pretrained=tag or None, device=self._device
             )
@@ -64,6 +65,12 @@ class OpenClipEncoder:
                 return torches.rows_of(self._model.encode_text(tokens))
             pixels = self._torch.stack(list(prepared)).to(self._device)
             return torches.rows_of(self._model.encode_image(pixels))
+
+
+def _hub(open_clip: Any, name: str, tag: str) -> str:
+    """Return the hub's name of a model's weights, if open_clip knows it."""
+    known = open_clip.get_pretrained_cfg(name, tag) if tag else {}
+    return str(known.get("hf_hub") or "").rstrip("/")
 
 
 def _size(model: Any) -> tuple[int, int]:
