@@ -17,6 +17,7 @@ from anchordot_jax.cli.demo import Demo
 from anchordot_jax.cli.diagnose import Diagnose
 from anchordot_jax.cli.embed import Embed
 from anchordot_jax.cli.eval import Eval
+from anchordot_jax.cli.extract import Extract
 from anchordot_jax.cli.fit import Fit
 from anchordot_jax.cli.inspect import Inspect
 from anchordot_jax.cli.search import Search
@@ -31,6 +32,7 @@ Command = (
     | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
+    | Annotated[Extract, tyro.conf.subcommand("extract")]
 )
 
 DESCRIPTION = """\

@@ -107,3 +107,59 @@ class TerminalListener:
             "anchordot: stopping where it can be resumed; once more to stop at once.",
             file=sys.stderr,
         )
+
+
+class ExtractionListener:
+    """Shows how far an extraction is, its rate and the time left, on stderr."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description:<2}"),
+            BarColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._begun: dict[str, int] = {}
+
+    def __enter__(self) -> "ExtractionListener":
+        """Start the display."""
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the display."""
+        self._progress.stop()
+
+    def begin(self, side: str, done: int, total: int | None) -> None:
+        """Show a new bar, from where an earlier run stopped."""
+        self._begun[side] = done
+        self._tasks[side] = self._progress.add_task(
+            side, total=total, completed=done, note="first batch"
+        )
+
+    def advance(self, side: str, done: int, rows: int, refused: int) -> None:
+        """Show the items done, their rate, and how many were left out."""
+        task = self._tasks[side]
+        elapsed = self._progress.tasks[task].elapsed
+        rate = (done - self._begun[side]) / elapsed if elapsed else 0.0
+        note = f"{done} items, {rate:,.1f}/s" + f", {refused} left out" * bool(refused)
+        total = self._progress.tasks[task].total
+        # A record can hold several captions; their number shows on the way.
+        if total is not None and done > total:
+            self._progress.update(task, total=None)
+        self._progress.update(task, completed=done, note=note)
+
+    def warn(self, message: str) -> None:
+        """Print a warning line."""
+        self._progress.console.print(f"warning: {message}", highlight=False)

@@ -35,7 +35,7 @@ def test_help_is_quick_and_imports_no_numerics() -> None:
     """`python -m anchordot_jax --help` works, and loads neither JAX nor OTT."""
     done = python("-X", "importtime", "-m", "anchordot_jax", "--help")
     assert done.returncode == 0
-    for verb in ("demo", "inspect", "fit", "embed", "eval", "search"):
+    for verb in ("demo", "inspect", "fit", "embed", "eval", "search", "extract"):
         assert f"• {verb} " in done.stdout
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "anchordot_jax.cli.fit" in imported
@@ -52,6 +52,7 @@ def test_help_is_quick_and_imports_no_numerics() -> None:
         ("search", ["Run folder or model folder", "--gallery", "--side {x,y}"]),
         ("inspect", ["--x STR", "--pairs"]),
         ("demo", ["--anchors INT", "--test INT"]),
+        ("extract", ["--x {None}|STR", "--strict", "Print the presets and stop"]),
     ],
 )
 def test_every_verb_explains_its_options(cli: Cli, verb: str, words: list[str]) -> None:

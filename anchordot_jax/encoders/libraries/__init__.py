@@ -1,0 +1,1 @@
+"""One module a library of encoders; nothing is imported before it is used."""

@@ -1,0 +1,1 @@
+"""Readers of raw inputs: folders, tar shards, caption files and tables."""
