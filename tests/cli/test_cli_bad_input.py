@@ -315,7 +315,10 @@ def test_a_model_folder_is_no_place_for_a_run(
         ([*fit_with(), "--gama", "1"], "--gama"),
         (["fit", "--x", "x.npy"], "--pairs"),
         (["fits"], "fits"),
-        ([], "Expected one of {demo, inspect, fit, embed, eval, search, compare, diagnose"),
+        (
+            [],
+            "one of {demo, inspect, fit, embed, eval, search, compare, diagnose,",
+        ),
         (fit_with(seed="1.5"), "--seed"),
         (["embed", "run", "--x", "x.npy", "--out", "e.npy", "--dtype", "int8"], "int8"),
         (["search", "run", "--queries", "x.npy"], "--gallery"),
