@@ -13,9 +13,9 @@ import pytest
 
 from anchordot_jax import protocol_split
 from anchordot_jax.data import EmbeddingSource
-from conftest import REPOSITORY
 from planted import tree
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 ROWS, N, TEST, SEED = 64, 20, 10, 100
 METHODS = ("ridge-cca", "soft-cca")
 
