@@ -29,9 +29,6 @@ Progress = Callable[[int, float], None]
 
 CPU_COST_MEMORY = 1 << 30
 
-# Stands for an infinite potential where infinities cannot be added up.
-FAR = 1e30
-
 # Over-relaxation ends when the error grows by more than this from check to check; a
 # smaller rise is float32 noise.
 GROWTH = 1.05
@@ -146,14 +143,8 @@ def _on_every_device(
 ) -> tuple[Array, Array]:
     """Return the first n and m potentials on all devices."""
     rows, columns = jnp.arange(n), jnp.arange(m)
-    # The filling's infinite potentials must not meet the sum's zeros.
-    finite = (jnp.where(jnp.isfinite(side), side, -FAR)[:, None] for side in (f, g))
-    x, y = finite
-    whole_f, whole_g = take_rows(x, rows, y, columns, mesh=mesh)
-    f, g = (
-        jnp.where(side <= -FAR, -jnp.inf, side)[:, 0] for side in (whole_f, whole_g)
-    )
-    return f, g
+    whole_f, whole_g = take_rows(f[:, None], rows, g[:, None], columns, mesh=mesh)
+    return whole_f[:, 0], whole_g[:, 0]
 
 
 def _solve_checked(
