@@ -36,6 +36,8 @@ class Row(NamedTuple):
     None for the reference itself and where they share no seed."""
     seconds: float
     """Median seconds of the choice and the fit together."""
+    cpu_seconds: float
+    """The same in processor time; NaN where the results do not say."""
     peak_memory: int
     """Largest peak, in bytes."""
 
@@ -86,6 +88,9 @@ def _row(
         deviations={name: _deviation(column) for name, column in values.items()},
         difference=difference,
         seconds=float(np.median(seconds)),
+        cpu_seconds=float(
+            np.median([cell["seconds"].get("cpu", math.nan) for cell in own.values()])
+        ),
         peak_memory=max(int(cell["peak_memory"]) for cell in own.values()),
     )
 

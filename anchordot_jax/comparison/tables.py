@@ -19,6 +19,7 @@ HEADS = (
     "skewness x2y",
     "y2x",
     "seconds",
+    "CPU",
     "GB",
     "seeds",
     "tuned",
@@ -63,6 +64,7 @@ def _line(row: Row, method: Method, *, short: bool) -> list[str]:
         _interval(row.difference),
         *(_figure(row, name, digits=2) for name in SKEWNESS),
         f"{row.seconds:.1f}",
+        "-" if math.isnan(row.cpu_seconds) else f"{row.cpu_seconds:.1f}",
         f"{row.peak_memory / 1e9:.1f}",
         str(len(row.seeds)),
         ", ".join((*method.grid, *method.tuned)) or "-",
@@ -82,7 +84,8 @@ def legend_lines(methods: Iterable[Method], *, short: bool) -> list[str]:
         "Recall in %, mean (standard deviation) over the seeds; ties count in "
         "expectation. Mean: of the six recalls. Skewness: of the 10-occurrence. "
         "Seconds: median of choice and fit together, compilation included in the first "
-        "seed. GB: peak memory of the process. Tuned: chosen by held-out anchors; "
+        "seed; CPU: the same in processor time, over all cores. GB: peak memory of the "
+        "process. Tuned: chosen by held-out anchors; "
         "everything else is at its authors' value. (0): uses no pairs. (t): sees all "
         "test items at once. (s): shorter schedule than its authors'. (?): written "
         "from a README or from memory of the paper.",

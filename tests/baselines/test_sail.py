@@ -225,24 +225,32 @@ def test_the_methods_are_well_described() -> None:
         assert short.steps < method.settings.steps
     assert METHODS["sail"].grid == {"learning_rate": sail.RATES}
     assert METHODS["sail-semi"].tuned == ("learning_rate",)
+    assert METHODS["sail-semi"].grid == {"unpaired_weight": sail.WEIGHTS}
 
 
-def test_the_semi_form_takes_the_supervised_rate(monkeypatch: Any) -> None:
-    """Chosen on the pairs alone, for as many steps as the fit will take."""
+def test_the_semi_form_takes_the_supervised_rate_then_its_weight(
+    monkeypatch: Any,
+) -> None:
+    """The rate is chosen on the pairs alone, for as many steps as the fit will take."""
     asked = []
+    answers = {"sail": {"learning_rate": 0.25}, "sail-semi": {"unpaired_weight": 0.1}}
 
     def choose(
         method: Any, anchors: Any, pools: Any, *, settings: Any, key: Any
     ) -> Any:
-        asked.append((method.name, settings.steps))
-        chosen = dataclasses.replace(settings, learning_rate=0.25)
+        asked.append((method.name, settings.steps, settings.learning_rate))
+        chosen = dataclasses.replace(settings, **answers[method.name])
         return tuning.Choice(chosen, (), 17)
 
     monkeypatch.setattr(tuning, "choose", choose)
-    settings = sail.SailSemiSettings(steps=9, pool_batch=4)
-    chosen, n_heldout = sail.choose_rate(
-        None, None, settings=settings, key=jax.random.key(0)
+    settings = sail.SailSemiSettings(steps=9, pool_batch=4, learning_rate=0.5)
+    chosen, n_heldout = sail.choose_rate_and_weight(
+        ANCHORS, POOLS, settings=settings, key=jax.random.key(0)
     )
-    assert asked == [("sail", 9)]
-    assert chosen == dataclasses.replace(settings, learning_rate=0.25)
+    assert asked == [
+        ("sail", 9, sail.SailSettings().learning_rate),
+        ("sail-semi", 9, 0.25),
+    ]
+    expected = {"learning_rate": 0.25, "unpaired_weight": 0.1}
+    assert chosen == dataclasses.replace(settings, **expected)
     assert n_heldout == 17

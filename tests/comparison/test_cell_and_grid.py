@@ -97,7 +97,8 @@ def test_a_cell_chooses_then_fits_on_all_anchors_then_scores() -> None:
     assert result["ranks"]["y2x"] == [1.0] * 20
     assert result["peak_memory"] > 10_000_000
     assert result["facts"]["n_anchors"] == 40
-    assert set(result["seconds"]) == {"tuning", "fit", "scoring"}
+    assert set(result["seconds"]) == {"tuning", "fit", "scoring", "cpu"}
+    assert result["seconds"]["cpu"] > 0
     json.dumps(result, allow_nan=False)
 
 

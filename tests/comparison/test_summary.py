@@ -21,7 +21,12 @@ def cell(method: str, seed: int, level: float, **changes: Any) -> dict[str, Any]
         "status": "done",
         "metrics": metrics,
         "ranks": {"x2y": [1.0, 7.0, 30.0], "y2x": [2.0, 2.0]},
-        "seconds": {"tuning": 1.0, "fit": 2.0 + seed, "scoring": 9.0},
+        "seconds": {
+            "tuning": 1.0,
+            "fit": 2.0 + seed,
+            "scoring": 9.0,
+            "cpu": 5.0 + seed,
+        },
         "peak_memory": 1000 + seed,
     }
     return values | changes
@@ -38,6 +43,7 @@ def test_means_deviations_and_students_interval() -> None:
     assert first.deviations[summary.MEAN] == pytest.approx(100 * np.std(ours, ddof=1))
     assert first.means["x2y/hubness_skewness@10"] == pytest.approx(0.5)
     assert first.seconds == pytest.approx(4.0)
+    assert first.cpu_seconds == pytest.approx(6.0)
     assert first.peak_memory == 1002
     differences = 100 * (np.array(theirs) - ours)
     low, high = scipy.stats.t.interval(

@@ -209,6 +209,19 @@ def choose_rate(
     return dataclasses.replace(settings, learning_rate=rate), chosen.n_heldout
 
 
+WEIGHTS = (1.0, 0.1)
+"""Weights of the pseudo-pairs' loss chosen among: they can mislead more than help."""
+
+
+def choose_rate_and_weight(
+    anchors: Anchors, pools: Pools, *, settings: SailSemiSettings, key: jax.Array
+) -> tuple[SailSemiSettings, int]:
+    """Return the settings with supervised SAIL's rate, and then the best weight."""
+    with_rate, _ = choose_rate(anchors, pools, settings=settings, key=key)
+    chosen = tuning.choose(METHODS[1], anchors, pools, settings=with_rate, key=key)
+    return chosen.settings, chosen.n_heldout
+
+
 SOTALIGN = 'Roschmann, Krzakala et al., "SOTAlign" (ICML 2026)'
 
 METHODS = (
@@ -236,8 +249,9 @@ METHODS = (
         "unpaired batches under the current students, its weight rising linearly.",
         needs=Needs(pools=True),
         settings=SailSemiSettings(),
+        grid={"unpaired_weight": WEIGHTS},
         tuned=("learning_rate",),
-        choose=choose_rate,
+        choose=choose_rate_and_weight,
         short={"steps": 150, "pool_batch": 500},
         fit=fit_sail_semi,
     ),
