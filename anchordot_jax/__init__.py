@@ -25,6 +25,7 @@ _HOMES = {
     "diagnose": "anchordot_jax.diagnostics.diagnosis",
     "evaluate": "anchordot_jax.evaluation",
     "fit_basis": "anchordot_jax.profiles",
+    "load_dataset": "anchordot_jax.data",
     "load_openclipart": "anchordot_jax.data",
     "open_embeddings": "anchordot_jax.data",
     "plan_block": "anchordot_jax.coupling",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from anchordot_jax.coupling import block_targets as block_targets
     from anchordot_jax.coupling import plan_block as plan_block
     from anchordot_jax.coupling import solve_coupling as solve_coupling
+    from anchordot_jax.data import load_dataset as load_dataset
     from anchordot_jax.data import load_openclipart as load_openclipart
     from anchordot_jax.data import open_embeddings as open_embeddings
     from anchordot_jax.data import protocol_split as protocol_split

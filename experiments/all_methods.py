@@ -18,16 +18,16 @@ from pathlib import Path
 
 import tyro
 
-from anchordot_jax import open_embeddings, protocol_split
+from anchordot_jax import load_dataset, protocol_split
 from anchordot_jax.baselines.registry import METHODS, find_methods
 from anchordot_jax.comparison import grid, summary, tables
 from anchordot_jax.comparison.problem import Problem, make_problem, shuffle_anchors
 
-DATASETS = {
-    "flickr8k": ("flickr8k.h5::image", "flickr8k.h5::text", (500, 100)),
-    "chebi20": ("chebi20.h5::molecule", "chebi20.h5::text", (500, 100)),
-    "chebi20-fp": ("chebi20.h5::molecule_fp", "chebi20.h5::text", (500, 100)),
-    "openclipart": ("openclipart.h5::image", "openclipart.h5::text", (300, 100)),
+ANCHORS = {
+    "flickr8k": (500, 100),
+    "chebi20": (500, 100),
+    "chebi20-fp": (500, 100),
+    "openclipart": (300, 100),
 }
 TEST = 400
 INTRODUCTION = """\
@@ -51,7 +51,7 @@ class Args:
     """Folder of the cells, one folder a data set and N."""
     docs: Path = Path("docs")
     """Folder of all_methods.csv and all_methods.md."""
-    datasets: tuple[str, ...] = tuple(DATASETS)
+    datasets: tuple[str, ...] = tuple(ANCHORS)
     methods: tuple[str, ...] = ("all",)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     few: bool = True
@@ -66,9 +66,7 @@ class Args:
 
 def load_problem(args: Args, dataset: str, n: int, seed: int) -> Problem:
     """Return the anchors, pools and test items of one seed."""
-    file_x, file_y, _ = DATASETS[dataset]
-    x = open_embeddings(f"{args.data_folder / file_x}").read()
-    y = open_embeddings(f"{args.data_folder / file_y}").read()
+    x, y = load_dataset(dataset, args.data_folder).read()
     made = make_problem(x, y, protocol_split(len(x), seed=seed, anchors=n, test=TEST))
     return shuffle_anchors(made, seed=seed) if args.shuffle_anchors else made
 
@@ -95,7 +93,7 @@ def main(args: Args) -> None:
         (dataset, n)
         for i in range(2 if args.few else 1)
         for dataset in args.datasets
-        for n in DATASETS[dataset][2][i : i + 1]
+        for n in ANCHORS[dataset][i : i + 1]
     ]
     known = known_cells(args)
     if not args.only_tables:
@@ -141,7 +139,7 @@ def known_cells(args: Args) -> dict[tuple[str, int, str, int], dict]:
 
 def write_tables(args: Args, cells: list[dict]) -> None:
     """Write all cells as one CSV, and a table for each data set and N as Markdown."""
-    order, datasets = list(METHODS), list(DATASETS)
+    order, datasets = list(METHODS), list(ANCHORS)
     cells.sort(
         key=lambda c: (
             datasets.index(c["dataset"]),

@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from anchordot_jax import AnchorDOT, Config, open_embeddings, protocol_split
+from anchordot_jax import AnchorDOT, Config, load_dataset, protocol_split
 from anchordot_jax.baselines.trained.contrastive import fit_contrastive
 from anchordot_jax.distillation import plan_chunks
 
-DATASETS = {
-    "chebi20": ("chebi20.h5::molecule", "chebi20.h5::text", 1.0),
-    "flickr8k": ("flickr8k.h5::image", "flickr8k.h5::text", 0.75),
+GAMMAS = {
+    "chebi20": 1.0,
+    "flickr8k": 0.75,
 }
 ETA = 0.02
 RECALLS = [f"{way}/recall@{k}" for way in ("x2y", "y2x") for k in (1, 5, 10)]
@@ -54,9 +54,8 @@ class Args:
 
 def run_cell(data_folder: Path, dataset: str, seed: int) -> dict[str, dict[str, float]]:
     """Return the metrics of every method for one data set and seed."""
-    file_x, file_y, gamma = DATASETS[dataset]
-    x = open_embeddings(f"{data_folder / file_x}").read()
-    y = open_embeddings(f"{data_folder / file_y}").read()
+    gamma = GAMMAS[dataset]
+    x, y = load_dataset(dataset, data_folder).read()
     split = protocol_split(len(x), seed=seed, anchors=500, test=400)
     pools = {"pool_x": x[split.pool_x], "pool_y": y[split.pool_y]}
     banks = {"bank_x": pools["pool_x"], "bank_y": pools["pool_y"]}

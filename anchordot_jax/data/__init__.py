@@ -6,6 +6,8 @@ columns `x` and `y`; a split says which rows are anchors, test pairs and pools.
 
 from anchordot_jax.data.bundled import Openclipart as Openclipart
 from anchordot_jax.data.bundled import load_openclipart as load_openclipart
+from anchordot_jax.data.datasets import DataSet as DataSet
+from anchordot_jax.data.datasets import load_dataset as load_dataset
 from anchordot_jax.data.pairs import check_enough_pairs as check_enough_pairs
 from anchordot_jax.data.pairs import read_pairs as read_pairs
 from anchordot_jax.data.readers import open_embeddings as open_embeddings

@@ -4,6 +4,7 @@
 """
 
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +36,14 @@ def load_openclipart() -> Openclipart:
     Raises:
         InputError: The file is missing from the installation.
     """
-    with resources.as_file(resources.files("anchordot_jax.data") / FILE) as path:
-        image = open_embeddings(f"{path}::image")
-        text = open_embeddings(f"{path}::text")
-        if image.ids is None:
-            raise InputError(f"{path} has no ids; install anchordot-jax again.")
-        return Openclipart(image.read(), text.read(), image.ids.astype(np.str_))
+    path = bundled_path()
+    image = open_embeddings(f"{path}::image")
+    text = open_embeddings(f"{path}::text")
+    if image.ids is None:
+        raise InputError(f"{path} has no ids; install anchordot-jax again.")
+    return Openclipart(image.read(), text.read(), image.ids.astype(np.str_))
+
+
+def bundled_path() -> Path:
+    """Return where the bundled file lies; the package is installed as a folder."""
+    return Path(str(resources.files("anchordot_jax.data") / FILE))
