@@ -18,10 +18,10 @@ from pathlib import Path
 
 import tyro
 
-from anchordot_jax import load_dataset, protocol_split
 from anchordot_jax.baselines.registry import METHODS, find_methods
 from anchordot_jax.comparison import grid, summary, tables
-from anchordot_jax.comparison.problem import Problem, make_problem, shuffle_anchors
+from anchordot_jax.comparison.cell import cell_line
+from anchordot_jax.comparison.named import run_named
 
 ANCHORS = {
     "flickr8k": (500, 100),
@@ -29,7 +29,6 @@ ANCHORS = {
     "chebi20-fp": (500, 100),
     "openclipart": (300, 100),
 }
-TEST = 400
 INTRODUCTION = """\
 Real embeddings: photographs and captions (flickr8k), molecules and descriptions
 (chebi20: MiniMol; chebi20-fp: fingerprints), clip art and titles (openclipart). 400
@@ -64,26 +63,10 @@ class Args:
     """Run nothing; make the tables of what is there."""
 
 
-def load_problem(args: Args, dataset: str, n: int, seed: int) -> Problem:
-    """Return the anchors, pools and test items of one seed."""
-    x, y = load_dataset(dataset, args.data_folder).read()
-    made = make_problem(x, y, protocol_split(len(x), seed=seed, anchors=n, test=TEST))
-    return shuffle_anchors(made, seed=seed) if args.shuffle_anchors else made
-
-
 def say(result: dict, known: bool) -> None:
-    """Print a cell's line."""
-    if known:
-        return
-    if result["status"] != "done":
-        print(f"    {result['method']} {result['status']}: {result['reason']}")
-        return
-    ten = [100 * result["metrics"][f"{way}/recall@10"] for way in ("x2y", "y2x")]
-    seconds = result["seconds"]["tuning"] + result["seconds"]["fit"]
-    print(
-        f"    {result['method']:28} R@10 {ten[0]:.1f} {ten[1]:.1f}, {seconds:.1f} s",
-        flush=True,
-    )
+    """Print the line of a cell that was run."""
+    if not known:
+        print(f"    {cell_line(result)}", flush=True)
 
 
 def main(args: Args) -> None:
@@ -102,12 +85,15 @@ def main(args: Args) -> None:
                 f"{time.strftime('%H:%M')} seed {seed}, {dataset}, N = {n}", flush=True
             )
             missing = [m for m in methods if (dataset, n, m.name, seed) not in known]
-            grid.run_grid(
+            run_named(
                 missing,
-                lambda seed, d=dataset, n=n: load_problem(args, d, n, seed),
-                args.out / f"{dataset}-{n}",
+                dataset,
+                args.data_folder,
+                args.out,
+                anchors=n,
                 seeds=[seed],
                 short=args.schedule == "short",
+                shuffled=args.shuffle_anchors,
                 report=say,
             )
         known = known_cells(args)

@@ -192,14 +192,6 @@ def _row_values(row: Any) -> dict[str, Any]:
 
 def _say(result: dict[str, Any], known: bool) -> None:
     """Print a cell's line."""
-    line = f"seed {result['seed']}  {result['method']:28}"
-    if result["status"] != "done":
-        print(f"{line} {result['status']}: {result['reason']}", flush=True)
-        return
-    metrics, seconds = result["metrics"], result["seconds"]
-    ten = [f"{100 * metrics[f'{way}/recall@10']:.1f}" for way in ("x2y", "y2x")]
-    time = f"{seconds['tuning'] + seconds['fit']:.1f} s"
-    print(
-        f"{line} R@10 {ten[0]} and {ten[1]} %, {'there already' if known else time}",
-        flush=True,
-    )
+    from anchordot_jax.comparison.cell import cell_line
+
+    print(cell_line(result, known=known), flush=True)

@@ -103,6 +103,22 @@ def run_cell(
     }
 
 
+def cell_line(result: dict[str, Any], *, known: bool = False) -> str:
+    """Return a result in one line: recall@10 both ways, or why there is none.
+
+    Args:
+        result: what `run_cell` returned.
+        known: whether it was there already.
+    """
+    line = f"seed {result['seed']}  {result['method']:28}"
+    if result["status"] != "done":
+        return f"{line} {result['status']}: {result['reason']}"
+    metrics, seconds = result["metrics"], result["seconds"]
+    ten = [f"{100 * metrics[f'{way}/recall@10']:.1f}" for way in ("x2y", "y2x")]
+    last = "there already" if known else f"{seconds['tuning'] + seconds['fit']:.1f} s"
+    return f"{line} R@10 {ten[0]} and {ten[1]} %, {last}"
+
+
 def settings_of(method: Method, *, short: bool) -> Any:
     """Return the settings that a method starts from."""
     if not short:
