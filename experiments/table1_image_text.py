@@ -5,9 +5,9 @@
 
 Runs the table's methods, ridge CCA and the methods that go beyond the paper, on the
 same anchors, pools and test items, and prints recall@1, 5 and 10 both ways with the
-paper's printed figures below. `--data flickr30k` and `--data mscoco` are the paper's data sets;
-`flickr8k` has other photographs and another image encoder, so that its figures are not
-comparable with the paper's, only with each other.
+paper's printed figures below. `--data flickr30k` and `--data mscoco` are the paper's
+data sets; `flickr8k` has other photographs and another image encoder, so that its
+figures are not comparable with the paper's, only with each other.
 
 About 15 minutes a seed on 2 CPU cores; finished cells are kept in --out and not run
 again.
