@@ -10,6 +10,22 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep compiled programs in pytest's cache: most of the suite is compilation.
+
+    Tests, workers and the processes that tests start share them, and so does the next
+    run. `pytest --cache-clear` begins anew.
+    """
+    if config.cache is None:
+        return
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("jax")))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    jax.config.update(
+        "jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"]
+    )
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
 def data_folder() -> Path:
     """Return the real embeddings: $ANCHORDOT_DATA, or shared/data beside us."""
     named = os.environ.get("ANCHORDOT_DATA")
