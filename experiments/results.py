@@ -1,0 +1,140 @@
+"""What the scripts of the figures share: options, running a grid, writing what came.
+
+A script's results are `NAME.csv` (one tidy row a cell, with what the paper prints in
+columns of its own where it prints figures), `NAME.png` and `NAME.svg` in --docs, and
+`NAME.json` with versions and seconds.
+"""
+
+import csv
+import dataclasses
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from anchordot_jax import InputError, files
+from anchordot_jax.runs import cells
+from anchordot_jax.runs.cells import Cell, Progress, Run
+
+# Okabe and Ito's colours, which the colour-blind can tell apart.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+mpl.rcParams["svg.hashsalt"] = "anchordot-jax"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What every figure is told."""
+
+    data_folder: Path = Path("../shared/data")
+    """Where the data sets' files lie."""
+    out: Path = Path("runs/figures")
+    """Folder of the cells; what is in it is not run again."""
+    docs: Path = Path("docs/results")
+    """Folder of the table and the figure."""
+    seeds: int = 5
+    """Seeds 0, 1, ..."""
+    processes: int = 1
+    """Processes of this machine to run cells in."""
+
+
+def run_grid(grid: Sequence[Cell], run: Run, options: Options) -> list[dict[str, Any]]:
+    """Return the records of a grid; what is missing is run, and progress printed.
+
+    Bad input ends the script with one sentence and exit code 2.
+    """
+    try:
+        if options.seeds < 1 or options.processes < 1:
+            raise InputError("--seeds and --processes must be at least 1.")
+        if options.processes == 1:
+            records = cells.run_cells(grid, run, options.out, report=_tell)
+        else:
+            with cells.local_workers(options.processes) as workers:
+                records = cells.run_cells(
+                    grid, run, options.out, workers=workers, report=_tell
+                )
+        refused = [r for r in records if r["status"] != "done"]
+        if refused and all(r["status"] == "refused" for r in records):
+            raise InputError(refused[0]["reason"])
+    except InputError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    for record in refused:
+        print(f"{record['settings']} {record['status']}: {record['reason']}")
+    return records
+
+
+def _tell(progress: Progress) -> None:
+    left = progress.seconds_left
+    rest = (
+        ""
+        if left is None
+        else f", about {time.strftime('%H:%M:%S', time.gmtime(left))} left"
+    )
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    print(f"{progress.done} of {progress.total} cells{failed}{rest}", flush=True)
+
+
+def write_results(name: str, records: Sequence[Mapping[str, Any]], docs: Path) -> None:
+    """Write NAME.csv, one tidy row a cell, and NAME.json, versions and seconds."""
+    rows = cells.tidy_rows(records)
+    if not rows:
+        raise SystemExit(f"{name}: no cell is finished; nothing is written.")
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    with (
+        files.replacing(docs / f"{name}.csv") as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    done = [record for record in records if record["status"] == "done"]
+    told = {
+        "cells": len(done),
+        "seconds": round(sum(record["seconds"] for record in done), 1),
+        "cpu_seconds": round(sum(record["cpu_seconds"] for record in done), 1),
+        "python": done[0]["environment"]["python"],
+        "versions": done[0]["environment"]["versions"],
+        "backend": done[0]["environment"]["backend"],
+    }
+    files.write_json(docs / f"{name}.json", told)
+    print(f"{docs / name}.csv written, {len(rows)} rows")
+
+
+def mean_and_deviation(
+    records: Sequence[Mapping[str, Any]], by: Sequence[str], value: str
+) -> dict[tuple[Any, ...], tuple[float, float]]:
+    """Return the mean and sample deviation over the seeds of a result, by settings."""
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for record in records:
+        if record["status"] == "done" and record["result"].get(value) is not None:
+            key = tuple(record["settings"][name] for name in by)
+            groups.setdefault(key, []).append(record["result"][value])
+    return {
+        key: (float(np.mean(own)), float(np.std(own, ddof=1)) if len(own) > 1 else 0.0)
+        for key, own in groups.items()
+    }
+
+
+def new_figure(panels: int, *, height: float = 3.0) -> tuple[Figure, list[Any]]:
+    """Return a figure with some panels side by side."""
+    figure = Figure(figsize=(3.4 * panels, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    row = figure.subplots(1, panels, squeeze=False)[0]
+    for axes in row:
+        axes.grid(linewidth=0.3)
+        axes.tick_params(labelsize=8)
+    return figure, list(row)
+
+
+def save_figure(figure: Figure, name: str, docs: Path) -> None:
+    """Write NAME.png and NAME.svg, the same bytes for the same figure."""
+    for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+        with files.replacing(docs / f"{name}.{suffix}") as temporary:
+            figure.savefig(temporary, dpi=150, format=suffix, metadata=metadata)
