@@ -13,7 +13,7 @@ import functools
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,14 +59,26 @@ def problem(args: Args) -> tuple[distillation.Pools, distillation.Anchors]:
     return pools, anchors
 
 
-def timed(work: Callable[[], Any], repeats: int) -> tuple[float, float, Any]:
-    """Return the seconds of the first run, the least of the others, and the result."""
-    seconds = []
+class Timing(NamedTuple):
+    """Seconds of some runs, compilation in the first only."""
+
+    first: float
+    wall: float
+    """Least of the runs after the first."""
+    cpu: float
+    """Least of the processor's seconds, all cores together: a busy machine's wall
+    seconds say little."""
+
+
+def timed(work: Callable[[], Any], repeats: int) -> tuple[Timing, Any]:
+    """Return the seconds of some work, and what it returned."""
+    walls, cpus = [], []
     for _ in range(1 + repeats):
-        start = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         done = jax.block_until_ready(work())
-        seconds.append(time.perf_counter() - start)
-    return seconds[0], min(seconds[1:]), done
+        walls.append(round(time.perf_counter() - wall, 2))
+        cpus.append(round(time.process_time() - cpu, 2))
+    return Timing(walls[0], min(walls[1:]), min(cpus[1:])), done
 
 
 def main(args: Args) -> None:
@@ -95,18 +107,17 @@ def main(args: Args) -> None:
         ("an order a seed", orders, list(orders)),
     ):
         alone = functools.partial(one_by_one, list_of_orders)
-        first_alone, seconds_alone, singles = timed(alone, args.repeats)
+        seconds_alone, singles = timed(alone, args.repeats)
         many = functools.partial(together, order)
-        first_many, seconds_many, stacked = timed(many, args.repeats)
+        seconds_many, stacked = timed(many, args.repeats)
         differences = jax.tree.map(
             lambda a, b: float(jnp.max(jnp.abs(a - b))),
             many_seeds.unstack(stacked),
             singles,
         )
         results[name] = {
-            "seconds one by one": round(seconds_alone, 2),
-            "seconds in one program": round(seconds_many, 2),
-            "first run of each": [round(first_alone, 2), round(first_many, 2)],
+            "one by one": seconds_alone._asdict(),
+            "in one program": seconds_many._asdict(),
             "largest difference": max(jax.tree.leaves(differences)),
         }
     print(json.dumps(results, indent=1))
