@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from anchordot_jax import distillation
 from anchordot_jax.config import DistillationConfig
@@ -49,8 +49,8 @@ def train_many(
     anchors: Anchors,
     *,
     config: DistillationConfig,
-    keys_students: PRNGKeyArray,
-    key_chunks: PRNGKeyArray,
+    keys_students: Key[Array, " seeds"],
+    key_chunks: Key[Array, "*one_or_own"],
 ) -> Params:
     """Return the trained students of every seed, arrays `[seeds, ...]`.
 

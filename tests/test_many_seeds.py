@@ -59,6 +59,7 @@ def test_shared_data_and_order_one_by_one():
     assert float(jnp.max(jnp.abs(kernels[0] - kernels[1]))) > 0.1
 
 
+@pytest.mark.slow
 def test_own_data_and_order_one_by_one():
     """The same where every seed has pools, anchors and a chunk order of its own."""
     pools, anchors = zip(*map(planted, range(SEEDS)), strict=True)
@@ -101,6 +102,7 @@ def test_one_order_for_all_computes_only_its_own_branch(monkeypatch):
     assert branches(keys(2)[0]) == branches(keys(2)) + 1
 
 
+@pytest.mark.slow
 def test_a_diverging_seed_is_named():
     """The seed whose loss is not finite is named, and the epoch."""
     pools, anchors = planted(0)

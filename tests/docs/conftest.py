@@ -1,6 +1,5 @@
 """The documents, and a folder of small files that have the names used in them."""
 
-import shutil
 from pathlib import Path
 
 import h5py
@@ -68,11 +67,8 @@ def documented_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def documented_files(
-    tmp_path: Path, documented_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    """Return a folder of the small files and the run, which is the working folder."""
+def documented_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of the small files, which is the working folder."""
     write_documented_files(tmp_path)
-    shutil.copytree(documented_run, tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -124,13 +124,15 @@ WITH_BLOCKS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_BLOCKS, ids=name_of)
 def test_a_documents_commands_and_programs_run(
-    path: Path, documented_files: Path, capsys: pytest.CaptureFixture[str]
+    path: Path, documented_files: Path, request: pytest.FixtureRequest
 ) -> None:
     """All blocks of a document run one after the other, in one folder."""
     text = path.read_text(encoding="utf-8")
     runnable = [one.line for one in commands(text) if one.reason is None]
-    if any("--out run" in line for line in runnable):
-        shutil.rmtree(documented_files / "run")
+    if runnable and not any("--out run" in line for line in runnable):
+        shutil.copytree(
+            request.getfixturevalue("documented_run"), documented_files / "run"
+        )
     for line in runnable:
         run(line)
     for block in blocks(text, "python"):
