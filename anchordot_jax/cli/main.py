@@ -20,6 +20,7 @@ from anchordot_jax.cli.eval import Eval
 from anchordot_jax.cli.extract import Extract
 from anchordot_jax.cli.fit import Fit
 from anchordot_jax.cli.inspect import Inspect
+from anchordot_jax.cli.report import Report
 from anchordot_jax.cli.search import Search
 from anchordot_jax.errors import InputError
 
@@ -32,6 +33,7 @@ Command = (
     | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Extract, tyro.conf.subcommand("extract")]
 )
 
