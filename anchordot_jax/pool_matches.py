@@ -6,7 +6,7 @@ held-out item are right where both belong together. So the figure holds for item
 partner is in the other pool; a pool that lacks many partners has fewer right pairs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -78,6 +78,22 @@ def find_matches(
     return PoolMatches(found, calibrate(confidence, right))
 
 
+def expected_precisions(found: PoolMatches, tops: Iterable[int]) -> dict[int, float]:
+    """Return the expected precision of the first so many mutual matches.
+
+    Numbers beyond those there are left out; empty without a calibration.
+    """
+    precision = found.precision
+    if precision is None:
+        return {}
+    known = precision[found.matches.mutual]
+    return {
+        top: float(known[:top].mean())
+        for top in sorted(set(tops))
+        if 0 < top <= len(known)
+    }
+
+
 def heldout_folds(data: FitData, *, seed: int) -> Iterator[tuple[FitData, int]]:
     """Yield the data with each fold of anchors moved to the ends of both pools.
 
@@ -107,7 +123,11 @@ def heldout_matches(
     config: Config,
     chosen: Selection | SoftSelection,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return confidence and truth of the mutual pairs with a held-out item.
+    """Return confidence and truth of the held-out items' mutual matches.
+
+    Each held-out item of either side counts once, so that a right pair, which is two
+    of them, counts twice. Counted by pairs, the wrong ones would weigh double: each
+    touches two anchors, any of which may be the one held out.
 
     Args:
         data: a fold, the held-out anchors last in both pools, in one order.
@@ -118,8 +138,10 @@ def heldout_matches(
     found = _best(data, config, chosen, run=None, listener=_Quiet())
     x = found.x - (len(data.pool_x) - n_held)
     y = found.y - (len(data.pool_y) - n_held)
-    known = found.mutual & ((x >= 0) | (y >= 0))
-    return found.confidence[known], (x == y)[known]
+    counted = [found.mutual & (rows >= 0) for rows in (x, y)]
+    confidence = np.concatenate([found.confidence[own] for own in counted])
+    right = np.concatenate([(x == y)[own] for own in counted])
+    return confidence, right
 
 
 def _best(

@@ -20,6 +20,7 @@ from anchordot_jax.cli.eval import Eval
 from anchordot_jax.cli.extract import Extract
 from anchordot_jax.cli.fit import Fit
 from anchordot_jax.cli.inspect import Inspect
+from anchordot_jax.cli.match import Match
 from anchordot_jax.cli.report import Report
 from anchordot_jax.cli.search import Search
 from anchordot_jax.errors import InputError
@@ -33,6 +34,7 @@ Command = (
     | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
+    | Annotated[Match, tyro.conf.subcommand("match")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Extract, tyro.conf.subcommand("extract")]
 )

@@ -73,7 +73,7 @@ def _warnings(context: Context) -> list[str]:
         pool = getattr(known.fit, f"pool_{side}")
         repeated = len(pool) - len(np.unique(pool, axis=0))
         if repeated:
-            said.append(f"{repeated} rows of the {side} pool repeat another one.")
+            said.append(f"Rows of the {side} pool that repeat another: {repeated}.")
     tested = len(known.split.test_pairs)
     if 0 < tested < 100:
         said.append(f"{tested} test pairs are few; see the intervals of the recalls.")

@@ -59,6 +59,9 @@ pre { background: #f4f4f4; padding: .7rem; overflow-x: auto; font-size: .8rem; }
 .item { border: 1px solid #e2e2e2; border-radius: .2rem; padding: .4rem;
   font-size: .84rem; min-width: 0; }
 .query { max-width: 30rem; background: #f4f7fa; }
+.pair { display: grid; gap: .5rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 16rem), 1fr)); }
+.pair .items { margin: 0; grid-template-columns: 1fr; }
 .right { border: 2px solid #00694f; }
 .item b, .item span { display: block; }
 .item .note { color: #3d3d3d; }
@@ -77,6 +80,8 @@ footer { margin-top: 2rem; padding-bottom: 2rem; font-size: .88rem; color: #3d3d
   table { font-size: 8.5pt; }
   th, td { padding: .15rem .35rem; }
   .figures { grid-template-columns: 1fr 1fr; }
+  .items { grid-template-columns: repeat(5, 1fr); }
+  .pair { grid-template-columns: 1fr 1fr; }
   a { color: inherit; text-decoration: none; }
 }
 """
@@ -203,11 +208,14 @@ def _example(example: Example) -> str:
         f'<li class="item{" right" if item.right else ""}">{_item(item)}</li>'
         for item in example.answers
     )
-    return (
-        f'<article class="example"><h3>{escape(example.title)}</h3>'
+    shown = (
         f'<div class="item query">{_item(example.query)}</div>'
-        f'<ol class="items">{answers}</ol></article>'
+        f'<ol class="items">{answers}</ol>'
     )
+    if len(example.answers) == 1:
+        shown = f'<div class="pair">{shown}</div>'
+    title = f"<h3>{escape(example.title)}</h3>"
+    return f'<article class="example">{title}{shown}</article>'
 
 
 def _item(item: Item) -> str:

@@ -34,7 +34,7 @@ def match_section(context: Context) -> Section:
         Text(
             f"The plan's best match of each of the {n} items of the x pool; {mutual} "
             f"are mutual, each the other's best. Confidence is the geometric mean of "
-            f"the shares of their mass that both give each other. `anchordot match` "
+            f"the shares of their mass that both give each other. anchordot match "
             f"exports the list."
         )
     ]
@@ -56,8 +56,9 @@ def match_section(context: Context) -> Section:
 
 
 def _precision(found: PoolMatches, precision: np.ndarray) -> list[Block]:
-    tops = [top for top in TOPS if top < len(precision)] + [len(precision)]
-    rows = [[str(top), f"{precision[:top].mean():.0%}"] for top in tops]
+    expected = pool_matches.expected_precisions(found, (*TOPS, len(precision)))
+    rows = [[str(top), f"{value:.0%}"] for top, value in expected.items()]
+    tops = list(expected)
     curve = precision.cumsum() / np.arange(1, len(precision) + 1)
     places = np.arange(1, len(precision) + 1)
     svg = figures.curves(
