@@ -49,7 +49,8 @@ class Viewer(NamedTuple):
         name = self.side.pool_name(number)
         if self.side.pool_source is self.side.source:
             return self._item(int(self.side.pool_rows[number]), name, note, False)
-        return Item(str(name), note=note)
+        shown = str(name) if self.side.pool_source.ids is not None else f"row {name}"
+        return Item(f"{shown} of the pool's file", note=note)
 
     def _item(self, row: int, name: Any, note: str, right: bool) -> Item:
         smiles = self.smiles.get(row, "")
