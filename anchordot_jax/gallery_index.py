@@ -17,35 +17,24 @@ queries, c the bank of the gallery's own side and beta = 1.5 / std of a bank's c
 The gallery bank of the dual forms holds items that are not searched themselves.
 """
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-from anchordot_jax import files, matching
+from anchordot_jax import dotted, files, matching
+from anchordot_jax.config import IndexForm
 from anchordot_jax.errors import InputError
 from anchordot_jax.matching.bank import BETA, LEAST_SPREAD, cosine_spread
 from anchordot_jax.matching.nearest import TopK, as_embeddings
 from anchordot_jax.model import AlignedModel, Side
 
 SCHEMA = 1
-FORMS = (
-    "cosine",
-    "inverted-softmax",
-    "sinkhorn",
-    "dual-inverted-softmax",
-    "dual-sinkhorn",
-)
-Form = Literal[
-    "cosine",
-    "inverted-softmax",
-    "sinkhorn",
-    "dual-inverted-softmax",
-    "dual-sinkhorn",
-]
+FORMS: tuple[str, ...] = get_args(IndexForm)
 
 
 class Potentials(NamedTuple):
@@ -116,10 +105,6 @@ def gallery_potentials(
 
 def model_digest(model: AlignedModel) -> str:
     """Return 16 hexadecimal digits that change whenever the model's maps do."""
-    import hashlib
-
-    from anchordot_jax import dotted
-
     digest = hashlib.sha256()
     for name, value in sorted(dotted.flatten(model.params).items()):
         array = np.ascontiguousarray(value)

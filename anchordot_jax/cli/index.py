@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from anchordot_jax.config import IndexForm
 from anchordot_jax.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,13 +38,7 @@ class Index:
     model's bank."""
     faiss: Path | None = None
     """Also write a faiss index (IndexFlatIP; queries are (q, 1)) of one form."""
-    form: Literal[
-        "cosine",
-        "inverted-softmax",
-        "sinkhorn",
-        "dual-inverted-softmax",
-        "dual-sinkhorn",
-    ] = "inverted-softmax"
+    form: IndexForm = "inverted-softmax"
     """Form of the faiss index; the index folder holds all of them."""
     json: bool = False
     """Print one JSON object."""

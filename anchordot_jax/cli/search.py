@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import tyro
 
+from anchordot_jax.config import IndexForm
 from anchordot_jax.errors import InputError
 
 
@@ -24,13 +25,7 @@ class Search:
     """FILE of the other side's embeddings, searched."""
     index: Path | None = None
     """Index folder of `anchordot index`, instead of --gallery."""
-    form: Literal[
-        "cosine",
-        "inverted-softmax",
-        "sinkhorn",
-        "dual-inverted-softmax",
-        "dual-sinkhorn",
-    ] = "inverted-softmax"
+    form: IndexForm = "inverted-softmax"
     """With --index: how scores are corrected for hubs."""
     side: Literal["x", "y"] = "x"
     """Side of the queries; the gallery is the other one."""
