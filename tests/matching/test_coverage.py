@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from anchordot_jax.data import load_openclipart
 from anchordot_jax.errors import InputError
 from anchordot_jax.matching.coverage import choose_cover
 
@@ -69,3 +70,12 @@ def test_more_than_there_are_is_refused() -> None:
         choose_cover(rows, 4, known=np.array([0]))
     with pytest.raises(InputError, match="at most the 1 distinct"):
         choose_cover(np.ones((5, 2)), 2)
+
+
+def test_clip_art_is_covered_better_than_by_chance() -> None:
+    """Fifty typical pictures are nearer to the others than fifty random ones are."""
+    images = load_openclipart().image[:, :64]
+    found = choose_cover(images, 50)
+    drawn = [choose_cover(images, 50, rule="random", seed=seed) for seed in range(5)]
+    assert found.mean_cosine > max(cover.mean_cosine for cover in drawn)
+    assert found.covers.sum() == len(images)
