@@ -44,7 +44,8 @@ class Match:
     """No expected precision; saves five transport problems."""
     out: Path | None = None
     """CSV to write, instead of standard output. Its columns x,y are those of a pairs
-    file, once a person has checked them."""
+    file, once a person has checked them; a pool that had a file of its own is
+    numbered by that file's rows."""
     json: bool = False
     """Print one JSON object with the expected precisions; needs --out."""
 
