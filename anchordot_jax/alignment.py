@@ -242,6 +242,37 @@ def selection_key(config: Config) -> jax.Array:
     return _Keys.of(config.seed).selection
 
 
+def match_pools(
+    data: FitData,
+    config: Config,
+    chosen: selection.Selection | soft_selection.SoftSelection,
+    *,
+    run: RunFolder | None = None,
+    listener: Listener | None = None,
+) -> distillation.Pools:
+    """Return the pools with the plan between them, as the fit's second stage does.
+
+    Args:
+        data: anchors and pools.
+        config: every setting.
+        chosen: what was chosen by held-out anchors.
+        run: the finished run of the same data, whose potentials are taken.
+        listener: told of the progress.
+
+    Raises:
+        InputError: data that cannot be used.
+    """
+    check_data(data)
+    listener = listener or Silent()
+    if isinstance(chosen, soft_selection.SoftSelection):
+        return refined.couple(data, None, chosen, config, run=run, listener=listener)[0]
+    anchors = distillation.Anchors(
+        jnp.asarray(data.anchors_x), jnp.asarray(data.anchors_y)
+    )
+    keys = _Keys.of(config.seed)
+    return _couple(anchors, data, chosen, config, keys, run, listener, None)[0]
+
+
 def _select(
     anchors: distillation.Anchors,
     data: FitData,

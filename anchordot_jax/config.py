@@ -14,6 +14,14 @@ from typing import Any, Literal, TypeVar
 from anchordot_jax.errors import InputError
 
 Auto = Literal["auto"]
+IndexForm = Literal[
+    "cosine",
+    "inverted-softmax",
+    "sinkhorn",
+    "dual-inverted-softmax",
+    "dual-sinkhorn",
+]
+"""How a stored gallery's scores are corrected for hubs, see `gallery_index`."""
 T = TypeVar("T")
 
 

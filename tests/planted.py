@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import jax
 import numpy as np
 
@@ -152,6 +153,20 @@ def write_pairs(path: Path, pairs: Sequence[Sequence[Any]] | np.ndarray) -> Path
     lines = ["x,y", *(f"{row_x},{row_y}" for row_x, row_y in pairs)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def write_files(folder: Path) -> None:
+    """Write the planted problem: x.npy, y.npy, named.h5, pairs.csv, test.csv."""
+    given = problem()
+    np.save(folder / "x.npy", given.x)
+    np.save(folder / "y.npy", given.y)
+    with h5py.File(folder / "named.h5", "w") as file:
+        file["x/image"] = given.x
+        file["x/ids"] = [f"picture {i}" for i in range(len(given.x))]
+        file["y/text"] = given.y
+        file["y/ids"] = 1000 + np.arange(len(given.y))
+    write_pairs(folder / "pairs.csv", given.pairs)
+    write_pairs(folder / "test.csv", given.test_pairs)
 
 
 def environment() -> dict[str, str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anchordot_jax.fit_inputs import FitData
     from anchordot_jax.model import AlignedModel
     from anchordot_jax.runs.run_folder import RunFolder
+    from anchordot_jax.runs.sources import Sources
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,8 @@ class Fit:
     def _load(self) -> tuple["FitData", "Split"]:
         """Return the checked arrays and row numbers; nothing is written yet."""
         from anchordot_jax import data
-        from anchordot_jax.fit_inputs import FitData, check_data
+        from anchordot_jax.fit_files import read_fit_data
+        from anchordot_jax.fit_inputs import check_data
 
         source_x, source_y = data.open_embeddings(self.x), data.open_embeddings(self.y)
         pairs = data.read_pairs(self.pairs, source_x, source_y, keys=self.pair_keys)
@@ -123,21 +125,7 @@ class Fit:
             separate_pools_x=self.pool_x is not None,
             separate_pools_y=self.pool_y is not None,
         )
-        if len(split.test_pairs):
-            for source, rows in zip(
-                (source_x, source_y), split.test_pairs.T, strict=True
-            ):
-                _read(source, rows)
-        pool_x, a = _pool(source_x, split.pool_x, self.pool_x, self.weights_x)
-        pool_y, b = _pool(source_y, split.pool_y, self.pool_y, self.weights_y)
-        fit_data = FitData(
-            anchors_x=_read(source_x, split.anchors[:, 0]),
-            anchors_y=_read(source_y, split.anchors[:, 1]),
-            pool_x=pool_x,
-            pool_y=pool_y,
-            a=a,
-            b=b,
-        )
+        fit_data = read_fit_data(self._sources(), split)
         check_data(fit_data)
         return fit_data, split
 
@@ -146,13 +134,29 @@ class Fit:
         from anchordot_jax.data import split_digest, write_split
         from anchordot_jax.parallel import mesh
         from anchordot_jax.runs.run_folder import RunFolder
+        from anchordot_jax.runs.sources import write_sources
 
         identity = run_identity(data, self.config)
         identity["data"]["split"] = split_digest(split)
         run = RunFolder.open(self.out, identity, overwrite=self.overwrite)
         if mesh.is_first_process() and not (run.path / "splits.json").exists():
             write_split(split, run.path / "splits.json", seed=self.config.seed)
+        if mesh.is_first_process():
+            write_sources(run.path, self._sources())
         return run
+
+    def _sources(self) -> "Sources":
+        """Return the names of the files, for verbs that look at the run later."""
+        from anchordot_jax.runs.sources import Sources
+
+        weights = (self.weights_x, self.weights_y)
+        return Sources(
+            self.x,
+            self.y,
+            self.pool_x,
+            self.pool_y,
+            *(None if path is None else str(path) for path in weights),
+        )
 
     def _score(
         self, model: "AlignedModel", split: "Split", run: "RunFolder"
@@ -218,26 +222,3 @@ def _chosen(model: "AlignedModel") -> dict[str, float]:
     """Return what the recipe chooses by held-out anchors."""
     names = ("gamma", "eta", "ridge", "ridge_ratio", "sharpness")
     return {name: model.info[name] for name in names if name in model.info}
-
-
-def _pool(source: Any, rows: Any, separate: str | None, weights: Path | None) -> Any:
-    """Return a pool's rows and weights."""
-    from anchordot_jax import data
-
-    if separate is not None:
-        source = data.open_embeddings(separate)
-        rows = None
-    pool = _read(source, rows)
-    if weights is None:
-        return pool, None
-    values = data.read_weights(weights, source.shape[0])
-    return pool, values if rows is None else values[rows]
-
-
-def _read(source: Any, rows: Any) -> Any:
-    """Return some rows of a file; bad ones are named by their row number there."""
-    from anchordot_jax import data
-
-    array = source.read(rows)
-    data.check_embeddings(array, source.where, rows=rows)
-    return array

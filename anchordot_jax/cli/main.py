@@ -19,8 +19,12 @@ from anchordot_jax.cli.embed import Embed
 from anchordot_jax.cli.eval import Eval
 from anchordot_jax.cli.extract import Extract
 from anchordot_jax.cli.fit import Fit
+from anchordot_jax.cli.index import Index
 from anchordot_jax.cli.inspect import Inspect
+from anchordot_jax.cli.match import Match
+from anchordot_jax.cli.report import Report
 from anchordot_jax.cli.search import Search
+from anchordot_jax.cli.suggest import Suggest
 from anchordot_jax.errors import InputError
 
 Command = (
@@ -32,6 +36,10 @@ Command = (
     | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
+    | Annotated[Match, tyro.conf.subcommand("match")]
+    | Annotated[Suggest, tyro.conf.subcommand("suggest")]
+    | Annotated[Index, tyro.conf.subcommand("index")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Extract, tyro.conf.subcommand("extract")]
 )
 

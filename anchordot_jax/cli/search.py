@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import tyro
 
+from anchordot_jax.config import IndexForm
 from anchordot_jax.errors import InputError
 
 
@@ -20,8 +21,12 @@ class Search:
     """Run folder or model folder."""
     queries: str
     """FILE of the queries' embeddings."""
-    gallery: str
+    gallery: str | None = None
     """FILE of the other side's embeddings, searched."""
+    index: Path | None = None
+    """Index folder of `anchordot index`, instead of --gallery."""
+    form: IndexForm = "inverted-softmax"
+    """With --index: how scores are corrected for hubs."""
     side: Literal["x", "y"] = "x"
     """Side of the queries; the gallery is the other one."""
     k: int = 10
@@ -45,7 +50,7 @@ class Search:
         if self.out is not None:
             files.check_output_file(self.out)
         rows = self._matches()
-        heads = ["score"] if self.bank is None else ["score", "cosine"]
+        heads = ["score", "cosine"] if self._corrected else ["score"]
         if self.json:
             self._print_json(rows)
         elif self.out is None:
@@ -64,14 +69,18 @@ class Search:
         from anchordot_jax import data
         from anchordot_jax.cli.models import load_model
 
+        if (self.gallery is None) == (self.index is None):
+            raise InputError("Give --gallery or --index, one of them.")
         model = load_model(self.model)
+        if self.index is not None:
+            return self._by_index(model, self.index)
         if self.bank == "model" and model.bank is None:
             raise InputError(
                 f"{self.model} keeps no query bank; give --bank a file of unpaired "
                 f"{self.side} items."
             )
         queries = data.open_embeddings(self.queries)
-        gallery = data.open_embeddings(self.gallery)
+        gallery = data.open_embeddings(str(self.gallery))
         model.check_rows(self.side, queries)
         embed = {"x": model.embed_x, "y": model.embed_y}
         embedded = embed["y" if self.side == "x" else "x"](gallery)
@@ -81,13 +90,49 @@ class Search:
             bank = data.open_embeddings(self.bank) if given else None
             scale = model.bank_scale
             offsets = model.bank_offsets(self.side, embedded, bank=bank)
-        return self._blocks(model, queries, gallery, embedded, scale, offsets)
+        names = gallery.ids if gallery.ids is None else gallery.ids.tolist()
+        return self._blocks(model, queries, names, embedded, scale, offsets)
+
+    def _by_index(self, model: Any, folder: Path) -> Iterator["_Match"]:
+        """Yield the matches in a stored index."""
+        from anchordot_jax import data, gallery_index
+
+        if self.bank is not None:
+            raise InputError("--bank belongs to --gallery; an index has its own.")
+        index = gallery_index.read_index(folder)
+        if index.model != gallery_index.model_digest(model):
+            raise InputError(
+                f"{folder} was made with another model than {self.model}; make it "
+                f"again with anchordot index."
+            )
+        if index.side != self.side:
+            raise InputError(
+                f"{folder} is for queries of side {index.side}, got --side {self.side}."
+            )
+        if self.form not in index.potentials:
+            raise InputError(
+                f"{folder} has no form {self.form} ({', '.join(index.potentials)})."
+            )
+        queries = data.open_embeddings(self.queries)
+        model.check_rows(self.side, queries)
+        own = index.potentials[self.form]
+        offsets = None if self.form == "cosine" else own.offsets
+        return self._blocks(
+            model, queries, index.ids, index.embeddings, own.scale, offsets
+        )
+
+    @property
+    def _corrected(self) -> bool:
+        """Whether cosines stand beside the scores."""
+        if self.index is not None:
+            return self.form != "cosine"
+        return self.bank is not None
 
     def _blocks(
         self,
         model: Any,
         queries: Any,
-        gallery: Any,
+        ids: list[Any] | None,
         embedded: Any,
         scale: float,
         offsets: Any,
@@ -100,7 +145,7 @@ class Search:
             for i, (indices, scores) in enumerate(
                 zip(top.indices, top.scores, strict=True)
             ):
-                names = [_name(gallery, int(j)) for j in indices]
+                names = [int(j) if ids is None else ids[int(j)] for j in indices]
                 columns = [[float(s) for s in scores]]
                 if offsets is not None:
                     columns.append([float(c) for c in embedded[indices] @ block[i]])
@@ -119,7 +164,10 @@ class Search:
             }
             for row in rows
         ]
-        output.print_json({"k": self.k, "bank": self.bank, "results": results})
+        said = {"bank": self.bank}
+        if self.index is not None:
+            said = {"index": str(self.index), "form": self.form}
+        output.print_json({"k": self.k, **said, "results": results})
 
 
 class _Match(NamedTuple):

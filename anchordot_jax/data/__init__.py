@@ -19,6 +19,7 @@ from anchordot_jax.data.splits import redraw_split as redraw_split
 from anchordot_jax.data.splits import split_by_exclusion as split_by_exclusion
 from anchordot_jax.data.splits import split_digest as split_digest
 from anchordot_jax.data.splits import write_split as write_split
+from anchordot_jax.data.texts import read_texts as read_texts
 from anchordot_jax.data.validation import EmbeddingReport as EmbeddingReport
 from anchordot_jax.data.validation import check_embeddings as check_embeddings
 from anchordot_jax.data.validation import inspect_embeddings as inspect_embeddings

@@ -1,5 +1,6 @@
 """Evaluation of aligned embeddings: retrieval, hubness and spectra."""
 
+from anchordot_jax.evaluation.bootstrap import Interval, bootstrap_mean
 from anchordot_jax.evaluation.hubness import k_occurrence, skewness
 from anchordot_jax.evaluation.mutual_knn import mutual_knn_alignment
 from anchordot_jax.evaluation.pairs import PairedRows, positives_from_pairs
@@ -8,6 +9,7 @@ from anchordot_jax.evaluation.retrieval import (
     chance_recall,
     evaluate,
     expected_rank,
+    hits_at_k,
     mean_reciprocal_rank,
     recall_at_k,
     retrieve,
@@ -18,11 +20,14 @@ from anchordot_jax.evaluation.spectrum import (
 )
 
 __all__ = [
+    "Interval",
     "PairedRows",
     "Retrieval",
+    "bootstrap_mean",
     "chance_recall",
     "evaluate",
     "expected_rank",
+    "hits_at_k",
     "k_occurrence",
     "mean_reciprocal_rank",
     "mutual_knn_alignment",

@@ -104,8 +104,16 @@ def recall_at_k(retrieval: Retrieval, k: int) -> float:
     Example: 1 positive among 4 equal scores has G = 0, E = 3, T = 1. Its rank is
     1, 2, 3 or 4 with the same probability, and recall@1 is 1 - 3/4 = 0.25 = k/m.
     """
+    return float(np.mean(hits_at_k(retrieval, k)))
+
+
+def hits_at_k(retrieval: Retrieval, k: int) -> np.ndarray:
+    """Return each query's probability of a positive among the first k `[q]`.
+
+    0 or 1 without ties; their mean is `recall_at_k`.
+    """
     check_count("k", k)
-    return float(np.mean(_hit_probability(*retrieval[:3], k)))
+    return _hit_probability(*retrieval[:3], k)
 
 
 def expected_rank(retrieval: Retrieval) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The folder of one fit: what it was asked, how far it is, and what came out.
 
-Layout: config.json metrics.jsonl env.json splits.json selection.json
+Layout: config.json metrics.jsonl env.json splits.json sources.json selection.json
 coupling.safetensors checkpoints/ model/ results/, and start.safetensors where a closed
 form starts the students. Every stage is stored once it is through, so the same command
 continues where the last one stopped. Of several processes of one run the first writes;
@@ -41,6 +41,7 @@ OURS = (
     "metrics.jsonl",
     "env.json",
     "splits.json",
+    "sources.json",
     "selection.json",
     "start.safetensors",
     "coupling.safetensors",
@@ -49,6 +50,7 @@ OURS = (
     "results",
     "plots",
     "report.html",
+    "report.md",
 )
 
 

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import h5py
 import jax
-import numpy as np
 import pytest
 
 from anchordot_jax.cli.main import main
-from planted import FIT, Cli, Outcome, problem, write_pairs
+from planted import FIT, Cli, Outcome, write_files
 
 
 def exit_code(arguments: list[str]) -> int:
@@ -29,20 +27,6 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         return Outcome(code, *capsys.readouterr())
 
     return run
-
-
-def write_files(folder: Path) -> None:
-    """Write the planted problem: x.npy, y.npy, named.h5, pairs.csv, test.csv."""
-    given = problem()
-    np.save(folder / "x.npy", given.x)
-    np.save(folder / "y.npy", given.y)
-    with h5py.File(folder / "named.h5", "w") as file:
-        file["x/image"] = given.x
-        file["x/ids"] = [f"picture {i}" for i in range(len(given.x))]
-        file["y/text"] = given.y
-        file["y/ids"] = 1000 + np.arange(len(given.y))
-    write_pairs(folder / "pairs.csv", given.pairs)
-    write_pairs(folder / "test.csv", given.test_pairs)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ class FingerprintEncoder:
         what = f"The encoder {preset.name}"
         generators = needs("rdkit.Chem.rdFingerprintGenerator", extra=EXTRA, what=what)
         self._maccs = needs("rdkit.Chem.MACCSkeys", extra=EXTRA, what=what)
-        self._chem = _quiet_chem()
+        self._chem = quiet_chem()
         self._morgan = generators.GetMorganGenerator(
             radius=RADIUS, fpSize=BITS, includeChirality=True
         )
@@ -71,7 +71,7 @@ def parsable(value: Any) -> str:
     Raises:
         Rejected: it is empty or cannot be parsed.
     """
-    chem = _quiet_chem()
+    chem = quiet_chem()
     smiles = str(value).strip()
     if not smiles:
         raise Rejected("empty SMILES")
@@ -84,7 +84,7 @@ def parsable(value: Any) -> str:
 
 
 @functools.cache
-def _quiet_chem() -> Any:
+def quiet_chem() -> Any:
     """Return RDKit's chemistry; its own log is off, since reasons are listed."""
     needs("rdkit.rdBase", extra=EXTRA, what="Reading SMILES").DisableLog("rdApp.*")
     return needs("rdkit.Chem", extra=EXTRA, what="Reading SMILES")

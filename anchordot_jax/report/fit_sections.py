@@ -1,0 +1,234 @@
+"""How the fit went: choice by held-out anchors, Sinkhorn, training, settings."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from anchordot_jax import dotted, files
+from anchordot_jax.report import figures
+from anchordot_jax.report.blocks import (
+    Block,
+    Caution,
+    Code,
+    Figure,
+    Section,
+    Table,
+    Text,
+)
+from anchordot_jax.report.context import Context
+from anchordot_jax.runs.card import CITATION
+from anchordot_jax.selection import Selection
+from anchordot_jax.soft_selection import SoftSelection
+
+BIBTEX = """\
+@article{kordes2026anchordot,
+  title   = {Representation Alignment from a Few Paired Data via Distilled
+             Optimal Transport},
+  author  = {Kordes, Julien and Dorent, Reuben},
+  journal = {arXiv preprint arXiv:2610.12781},
+  year    = {2026}
+}"""
+
+
+def selection_section(context: Context) -> Section:
+    """Return the curve of candidates and what was chosen."""
+    chosen = context.chosen
+    blocks: list[Block] = [Text(chosen.reason)]
+    if not chosen.curve:
+        blocks.append(Text("No curve: nothing was tried on held-out anchors."))
+    elif isinstance(chosen, Selection):
+        blocks += _paper_curve(chosen)
+    else:
+        blocks += _refined_curve(chosen)
+    return Section("selection", "Choice of settings", blocks)
+
+
+def _paper_curve(chosen: Selection) -> list[Block]:
+    gammas = sorted({point.gamma for point in chosen.curve})
+    lines, errors = {}, {}
+    for gamma in gammas:
+        own = [point for point in chosen.curve if point.gamma == gamma]
+        name = f"gamma {gamma:g}"
+        lines[name] = _columns([(p.eta, p.log_rank) for p in own])
+        errors[name] = np.array([p.standard_error for p in own])
+    svg = figures.curves(
+        lines,
+        x_label="eta",
+        y_label="mean log rank, held out",
+        log_x=True,
+        errors=errors,
+        markers=True,
+    )
+    best = min(chosen.curve, key=lambda point: point.log_rank)
+    return [
+        Figure(
+            "selection",
+            svg,
+            "Mean natural logarithm of the held-out anchors' ranks in the plan; 0 is "
+            "perfect. Bars: standard error of the distance to the best candidate.",
+            f"{len(lines)} curves of the mean log rank over eta, one a gamma. Lowest "
+            f"at gamma {best.gamma:g}, eta {best.eta:g}: {best.log_rank:.2f}.",
+        ),
+        Text(
+            f"Chosen: gamma {chosen.gamma:g}, eta {chosen.eta:g}. The usual gamma 0.75 "
+            f"and eta 0.02 are only left for a candidate that is better by more than a "
+            f"standard error."
+        ),
+    ]
+
+
+def _refined_curve(chosen: SoftSelection) -> list[Block]:
+    first = [p for p in chosen.curve if p.ridge_ratio is None]
+    second = [p for p in chosen.curve if p.ridge_ratio is not None]
+    blocks: list[Block] = []
+    if first:
+        svg = figures.curves(
+            {
+                "ridge of the first CCA": _columns(
+                    [(p.ridge, p.log_rank) for p in first]
+                )
+            },
+            x_label="ridge",
+            y_label="mean log rank, held out",
+            log_x=True,
+            errors={
+                "ridge of the first CCA": np.array([p.standard_error for p in first])
+            },
+            markers=True,
+        )
+        said = f"Held-out log rank over the ridge; chosen {chosen.ridge:g}."
+        blocks.append(Figure("selection-ridge", svg, said, said))
+    if second:
+        lines = {}
+        for ratio in sorted({p.ridge_ratio or 0.0 for p in second}):
+            own = [p for p in second if p.ridge_ratio == ratio]
+            points = [(p.sharpness or 0.0, p.log_rank) for p in own]
+            lines[f"ratio {ratio:g}"] = _columns(points)
+        svg = figures.curves(
+            lines,
+            x_label="sharpness of the plan",
+            y_label="mean log rank, held out",
+            markers=True,
+        )
+        said = (
+            f"Held-out log rank over the plan's sharpness, by the ratio of the ridges; "
+            f"chosen sharpness {chosen.sharpness:g}, ratio {chosen.ridge_ratio:g}."
+        )
+        blocks.append(Figure("selection-sharpness", svg, said, said))
+    return blocks
+
+
+def transport_section(context: Context) -> Section:
+    """Return Sinkhorn's marginal error, check by check."""
+    solved = context.run.load_coupling()
+    title = "Convergence of the transport"
+    if solved is None:
+        return Section("transport", title, [Text("Left out: no coupling is stored.")])
+    errors = np.asarray(solved.errors)
+    errors = errors[np.isfinite(errors)]
+    count, error = int(solved.n_iterations), float(solved.marginal_error)
+    every = count // max(1, len(errors))
+    tolerance = context.config.coupling.tolerance
+    if isinstance(context.chosen, SoftSelection):
+        tolerance = context.config.soft_cca.tolerance
+    svg = figures.curves(
+        {"marginal error": (every * np.arange(1, len(errors) + 1), errors)},
+        x_label="Sinkhorn iteration",
+        y_label="L1 error of the marginal",
+        log_y=True,
+        markers=True,
+        rules={"tolerance": tolerance},
+    )
+    ended = "Converged" if bool(solved.converged) else "Stopped"
+    said = f"{ended} after {count} iterations with a marginal error of {error:.2g}"
+    blocks: list[Block] = [
+        Figure("transport", svg, f"{said}; tolerance {tolerance:.2g}.", said + "."),
+        Text(f"Epsilon {float(solved.epsilon):.4g}, in units of 1 - cosine."),
+    ]
+    if not bool(solved.converged):
+        blocks.insert(
+            0,
+            Caution(
+                f"The transport did not converge: marginal error {error:.2g} after "
+                f"{count} iterations."
+            ),
+        )
+    return Section("transport", title, blocks)
+
+
+def training_section(context: Context) -> Section:
+    """Return the losses and the logit scale, epoch by epoch."""
+    records = _records(context)
+    if not records:
+        said = "Left out: the run has no metrics.jsonl."
+        return Section("training", "Training", [Text(said)])
+    epochs = np.array([record["epoch"] for record in records])
+    series = {
+        name: np.array([record[key] for record in records])
+        for name, key in (("pools", "pool_loss"), ("anchors", "anchor_loss"))
+    }
+    chance = records[-1]["chance_loss"]
+    losses = figures.curves(
+        {name: (epochs, values) for name, values in series.items()},
+        x_label="epoch",
+        y_label="loss, nats",
+        rules={"chance, pools": chance},
+    )
+    scale = np.array([record["logit_scale"] for record in records])
+    scales = figures.curves(
+        {"logit scale": (epochs, scale)}, x_label="epoch", y_label="learned logit scale"
+    )
+    ends = ", ".join(f"{name} {values[-1]:.2f}" for name, values in series.items())
+    said = (
+        f"Loss after {len(epochs)} epochs: {ends}; chance for the pools {chance:.2f}."
+    )
+    return Section(
+        "training",
+        "Training",
+        [
+            Figure("losses", losses, said, said),
+            Figure(
+                "scale",
+                scales,
+                f"Factor of the cosines, {scale[0]:.1f} to {scale[-1]:.1f}.",
+                f"The learned logit scale from {scale[0]:.1f} to {scale[-1]:.1f}.",
+            ),
+        ],
+    )
+
+
+def settings_section(context: Context) -> Section:
+    """Return every setting, versions and devices, seconds, and the citation."""
+    flat = dotted.flatten(context.config.to_dict())
+    settings = [(name, _shown(value)) for name, value in flat.items()]
+    blocks: list[Block] = [Table("Settings of the fit", ["setting", "value"], settings)]
+    if (context.run.path / "env.json").is_file():
+        found = files.read_json(context.run.path / "env.json", "The run")
+        rows = [(name, str(value)) for name, value in found["versions"].items()]
+        rows += [(name, str(found[name])) for name in ("python", "platform", "backend")]
+        blocks.append(Table("Versions and machine of the fit", ["what", "value"], rows))
+    seconds = (context.run.load_result("seconds") or {}).get("seconds", {})
+    if seconds:
+        rows = [(stage, f"{value:.1f}") for stage, value in seconds.items()]
+        blocks.append(Table("Seconds of the fit", ["stage", "seconds"], rows))
+    cited = " ".join(CITATION.split())
+    blocks += [Text(f"The method: {cited}"), Code("As BibTeX:", BIBTEX)]
+    return Section("settings", "Settings, versions, citation", blocks)
+
+
+def _records(context: Context) -> list[dict[str, Any]]:
+    path = context.run.path / "metrics.jsonl"
+    if not path.is_file():
+        return []
+    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [record for record in records if record.get("stage") == "distillation"]
+
+
+def _columns(points: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.array(sorted(points)).T
+    return x, y
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
