@@ -161,8 +161,8 @@ def test_rules_by_hand(rule, curve, chosen):
 def test_standard_error_is_that_of_paired_anchors():
     """Two directions of an anchor are averaged before the error is taken."""
     ranks = {
-        (0.5, 0.02): [np.array([1.0, 2.0, 4.0, 8.0])],
-        (0.75, 0.02): [np.array([2.0, 2.0, 4.0, 32.0])],
+        (0.5, 0.02, None): [np.array([1.0, 2.0, 4.0, 8.0])],
+        (0.75, 0.02, None): [np.array([2.0, 2.0, 4.0, 32.0])],
     }
     _, _, solved = solved_pools()
     best, other = selection._curve(ranks, {point: [solved] for point in ranks})
@@ -333,13 +333,13 @@ def test_warm_starts_change_no_rank():
     )
     key = jax.random.key(3)
     draw = next(selection._draws(*arrays, config=config, key=key))
-    etas = (0.05, 0.1, 0.2)
-    path = list(selection._eta_path(draw, 0.5, etas, config, key=key))
-    assert [eta for eta, _, _ in path] == [0.2, 0.1, 0.05]
+    points = [(0.5, eta, None) for eta in (0.2, 0.1, 0.05)]
+    path = list(selection._path(draw, points, config, key=key))
+    assert [point for point, _, _ in path] == points
     maps = profiles.coordinate_maps(draw.basis_x, draw.basis_y, 0.5)
     x, y = profiles.coordinates(draw.x, draw.y, maps)
     median = geometry.sampled_median_cost(x, y, key=key)
-    for eta, warm, ranks in path:
+    for (_, eta, _), warm, ranks in path:
         np.testing.assert_allclose(warm.epsilon, eta * median, rtol=1e-6)
         cold = coupling.solve_coupling(x, y, eta * median, config=config.coupling)
         expected = heldout_ranks(x, y, cold, n_heldout=draw.n_heldout)
