@@ -158,6 +158,78 @@ def test_rules_by_hand(rule, curve, chosen):
     assert (found.gamma, found.eta) == chosen
 
 
+def test_rho_rules_by_hand():
+    """No rho, or the largest, that is within a standard error; or the paper's rule."""
+    curve = [
+        candidate(0.75, 0.02, 3.2, 0.15, 9.0),
+        candidate(0.75, 0.02, 3.1, 0.12, 8.0)._replace(rho=1.0),
+        candidate(0.75, 0.02, 3.0, 0.0, 8.5)._replace(rho=0.3),
+    ]
+    assert selection._choose_rho(tuple(curve), Config()).rho == 1.0
+    curve[0] = curve[0]._replace(standard_error=0.21)
+    assert selection._choose_rho(tuple(curve), Config()).rho is None
+    curve[2] = curve[2]._replace(mean_rank=7.5)
+    config = Config(selection=SelectionConfig(rule="paper"))
+    assert selection._choose_rho(tuple(curve), config).rho == 0.3
+
+
+def with_outliers(share=0.4):
+    """Return the problem with x rows of another source: noise without a latent row."""
+    anchors_x, anchors_y, x, y = problem()
+    n = round(len(x) * share / (1 - share))
+    noise = 3 * np.random.default_rng(7).normal(size=(n, DIM_X))
+    return (
+        anchors_x,
+        anchors_y,
+        jnp.concatenate([x, jnp.asarray(noise, jnp.float32)]),
+        y,
+    )
+
+
+def test_rho_is_chosen_where_it_is_asked_for_only():
+    """On clean pools of one distribution, no rho; the balanced candidates stay."""
+    config = dataclasses.replace(CONFIG, rho="auto")
+    found = select(*problem(), config, key=jax.random.key(3))
+    assert found.rho is None
+    assert (found.gamma, found.eta) == (selected().gamma, selected().eta)
+    assert "No rho was clearly better" in found.reason
+    tried = [c.rho for c in found.curve if c[:2] == (found.gamma, found.eta)]
+    assert tried == [None, 1.0, 0.3, 0.1]
+    assert len(found.curve) == len(selected().curve) + 3
+    assert all(candidate.converged for candidate in found.curve)
+    for one, other in zip(
+        (c for c in found.curve if c.rho is None), selected().curve, strict=True
+    ):
+        assert one.log_rank == other.log_rank
+
+
+def test_a_rho_given_is_that_of_every_candidate():
+    """The other settings are then chosen with it; alone there is nothing to choose."""
+    told = []
+    config = dataclasses.replace(CONFIG, rho=0.3, eta=0.05)
+    found = select(
+        *problem(), config, key=jax.random.key(3), progress=lambda *p: told.append(p)
+    )
+    assert found.rho == 0.3
+    assert {c.rho for c in found.curve} == {0.3}
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    given = select(*problem(), Config(gamma=1, eta=1, rho=2), key=jax.random.key(3))
+    assert (given.rho, given.curve) == (2.0, ())
+    few = select(*problem(n_anchors=9), Config(rho="auto"), key=jax.random.key(3))
+    assert few.rho is None
+
+
+def test_rho_alone_is_chosen_by_the_ranks_of_its_candidates():
+    """With gamma and eta given: the curve is no rho and the config's candidates."""
+    grid = dataclasses.replace(GRID, rule="paper", rhos=(0.05, 2.0))
+    config = Config(gamma=0.75, eta=0.05, rho="auto", selection=grid)
+    found = select(*with_outliers(), config, key=jax.random.key(3))
+    assert [c.rho for c in found.curve] == [None, 2.0, 0.05]
+    best = min(found.curve, key=lambda candidate: candidate.mean_rank)
+    assert found.rho == best.rho
+    assert len({c.log_rank for c in found.curve}) > 1
+
+
 def test_standard_error_is_that_of_paired_anchors():
     """Two directions of an anchor are averaged before the error is taken."""
     ranks = {
