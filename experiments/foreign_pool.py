@@ -22,7 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from anchordot_jax import Config, files, open_embeddings, protocol_split
+from anchordot_jax import (
+    Config,
+    DistillationConfig,
+    files,
+    open_embeddings,
+    protocol_split,
+)
 from anchordot_jax.alignment import fit_data, selection_key
 from anchordot_jax.coupling import row_weights
 from anchordot_jax.data import Split
@@ -70,6 +76,10 @@ class Args:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     share: float = 0.3
     """Share of the x pool that is foreign."""
+    pool: int | None = None
+    """Own rows of each pool, drawn at random; fewer are sooner done. None: all."""
+    dim: int = 1024
+    """Dimension of the students' shared space; a smaller one is sooner done."""
     only_tables: bool = False
     """Run nothing; tabulate what is there."""
 
@@ -81,26 +91,34 @@ class Case:
     x: np.ndarray
     y: np.ndarray
     split: Split
+    pool_x: np.ndarray
+    pool_y: np.ndarray
     foreign: np.ndarray
     gamma: float
     seed: int
+    dim: int
 
     def data(self, foreign: bool) -> FitData:
         """Return the anchors and the pools, the foreign rows after the x pool's own."""
-        pool_x = self.x[self.split.pool_x]
-        if foreign:
-            pool_x = np.concatenate([pool_x, self.foreign])
+        others = self.foreign if foreign else self.foreign[:0]
         anchors = self.split.anchors
         return FitData(
             anchors_x=self.x[anchors[:, 0]],
             anchors_y=self.y[anchors[:, 1]],
-            pool_x=pool_x,
-            pool_y=self.y[self.split.pool_y],
+            pool_x=np.concatenate([self.pool_x, others]),
+            pool_y=self.pool_y,
         )
 
     def config(self, rho: float | str | None) -> Config:
         """Return the paper's recipe with a rho."""
-        return Config(gamma=self.gamma, eta=ETA, rho=rho, seed=self.seed, bank_size=0)
+        return Config(
+            gamma=self.gamma,
+            eta=ETA,
+            rho=rho,
+            seed=self.seed,
+            bank_size=0,
+            distillation=DistillationConfig(dim=self.dim),
+        )
 
 
 def load_case(args: Args, dataset: str, seed: int) -> Case:
@@ -108,9 +126,12 @@ def load_case(args: Args, dataset: str, seed: int) -> Case:
     *names, gamma = DATASETS[dataset]
     x, y, others = (open_embeddings(f"{args.data_folder / n}").read() for n in names)
     split = protocol_split(len(x), seed=seed, anchors=500, test=400)
-    count = round(len(split.pool_x) * args.share / (1 - args.share))
-    rows = np.random.default_rng(seed).permutation(len(others))[:count]
-    return Case(x, y, split, others[rows], gamma, seed)
+    random = np.random.default_rng(seed)
+    pool_x = x[random.permutation(split.pool_x)[: args.pool]]
+    pool_y = y[random.permutation(split.pool_y)[: args.pool]]
+    count = round(len(pool_x) * args.share / (1 - args.share))
+    foreign = others[random.permutation(len(others))[:count]]
+    return Case(x, y, split, pool_x, pool_y, foreign, gamma, seed, args.dim)
 
 
 def fit_cell(case: Case, name: str) -> dict:
@@ -126,8 +147,8 @@ def fit_cell(case: Case, name: str) -> dict:
     }
     weights, _ = row_weights(result.coupling)
     if weights is not None and result.coupling.mass is not None:
-        own = np.asarray(weights[: len(case.split.pool_x)])
-        others = np.asarray(weights[len(case.split.pool_x) :])
+        n = len(case.pool_x)
+        own, others = np.asarray(weights[:n]), np.asarray(weights[n:])
         cell |= {
             "mass": float(result.coupling.mass),
             "foreign_weight": float(others.mean() / own.mean()),
@@ -171,7 +192,11 @@ def run_missing(args: Args) -> None:
 
 def cell_path(args: Args, dataset: str, seed: int, name: str) -> Path:
     """Return where a cell is kept."""
-    return args.out / f"{dataset}-{seed}-{name.replace(',', '').replace(' ', '_')}.json"
+    # A choice needs no students.
+    size = "all" if args.pool is None else f"{args.pool}"
+    dim = "" if name in CHOICES else f"-{args.dim}"
+    plain = name.replace(",", "").replace(" ", "_")
+    return args.out / f"{dataset}-{seed}-{plain}-{size}{dim}.json"
 
 
 def read_cells(args: Args, dataset: str) -> dict[str, dict[int, dict]]:

@@ -163,7 +163,7 @@ def test_weighted_loss_is_the_reference(seed):
     """Each row's and each column's cross-entropy counts by its weight; 1 is none."""
     logits, rows, columns = random_targets(6, 4, seed)
     random = np.random.default_rng(seed)
-    w, v = (random.uniform(0, 3, n).astype(np.float32) for n in (6, 4))
+    w, v = (jnp.asarray(random.uniform(0, 3, n), jnp.float32) for n in (6, 4))
     found = soft_contrastive_loss(logits, rows, columns, (w, v))
     expected = reference.soft_loss(
         logits, np.asarray(rows), np.asarray(columns), (w, v)

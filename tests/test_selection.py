@@ -173,34 +173,40 @@ def test_rho_rules_by_hand():
     assert selection._choose_rho(tuple(curve), config).rho == 0.3
 
 
-def with_outliers(share=0.4):
-    """Return the problem with x rows of another source: noise without a latent row."""
-    anchors_x, anchors_y, x, y = problem()
-    n = round(len(x) * share / (1 - share))
-    noise = 3 * np.random.default_rng(7).normal(size=(n, DIM_X))
-    return (
-        anchors_x,
-        anchors_y,
-        jnp.concatenate([x, jnp.asarray(noise, jnp.float32)]),
-        y,
-    )
+RHO_ALONE = Config(
+    gamma=0.75,
+    eta=0.05,
+    rho="auto",
+    selection=dataclasses.replace(GRID, min_heldout=30),
+)
 
 
-def test_rho_is_chosen_where_it_is_asked_for_only():
-    """On clean pools of one distribution, no rho; the balanced candidates stay."""
-    config = dataclasses.replace(CONFIG, rho="auto")
-    found = select(*problem(), config, key=jax.random.key(3))
+def test_pools_of_the_same_items_need_no_rho():
+    """Every item has its match, so that keeping to the marginals is right."""
+    x, y = two_views(40, 1)
+    found = select(*two_views(30, 0), x, y[::-1], RHO_ALONE, key=jax.random.key(0))
     assert found.rho is None
-    assert (found.gamma, found.eta) == (selected().gamma, selected().eta)
+    assert (found.gamma, found.eta, found.n_heldout) == (0.75, 0.05, 30)
     assert "No rho was clearly better" in found.reason
-    tried = [c.rho for c in found.curve if c[:2] == (found.gamma, found.eta)]
-    assert tried == [None, 1.0, 0.3, 0.1]
-    assert len(found.curve) == len(selected().curve) + 3
+    assert [c.rho for c in found.curve] == [None, 1.0, 0.3, 0.1]
     assert all(candidate.converged for candidate in found.curve)
-    for one, other in zip(
-        (c for c in found.curve if c.rho is None), selected().curve, strict=True
-    ):
-        assert one.log_rank == other.log_rank
+    ranks = [candidate.log_rank for candidate in found.curve]
+    assert ranks[0] < 0.05 < ranks[-1]
+
+
+def test_pools_of_other_items_gain_by_a_rho():
+    """40 items and 30 others have marginals that do not fit; the ranks show it."""
+    told = []
+    found = select(
+        *problem(), RHO_ALONE, key=jax.random.key(0), progress=lambda *p: told.append(p)
+    )
+    assert found.rho == 0.3
+    assert found.reason == "Chosen by the ranks of 30 held-out anchors."
+    assert told == [(i, 40) for i in range(1, 41)]
+    alone = dataclasses.replace(RHO_ALONE, rho=None, eta="auto", gamma=0.75)
+    balanced = select(*problem(), alone, key=jax.random.key(0)).curve[0]
+    assert found.curve[0].log_rank == balanced.log_rank
+    assert found.curve[2].log_rank < balanced.log_rank - 0.05
 
 
 def test_a_rho_given_is_that_of_every_candidate():
@@ -217,17 +223,6 @@ def test_a_rho_given_is_that_of_every_candidate():
     assert (given.rho, given.curve) == (2.0, ())
     few = select(*problem(n_anchors=9), Config(rho="auto"), key=jax.random.key(3))
     assert few.rho is None
-
-
-def test_rho_alone_is_chosen_by_the_ranks_of_its_candidates():
-    """With gamma and eta given: the curve is no rho and the config's candidates."""
-    grid = dataclasses.replace(GRID, rule="paper", rhos=(0.05, 2.0))
-    config = Config(gamma=0.75, eta=0.05, rho="auto", selection=grid)
-    found = select(*with_outliers(), config, key=jax.random.key(3))
-    assert [c.rho for c in found.curve] == [None, 2.0, 0.05]
-    best = min(found.curve, key=lambda candidate: candidate.mean_rank)
-    assert found.rho == best.rho
-    assert len({c.log_rank for c in found.curve}) > 1
 
 
 def test_standard_error_is_that_of_paired_anchors():
