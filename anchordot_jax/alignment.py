@@ -24,6 +24,7 @@ from anchordot_jax import (
     geometry,
     profiles,
     refined,
+    row_masses,
     selection,
     soft_selection,
     spread_distillation,
@@ -208,7 +209,7 @@ def fit_data(
             model.save(run.model)
         run.save_result("seconds", {"seconds": seconds})
         if chosen_rho := refined.chosen_settings(chosen).get("rho"):
-            masses = coupling.mass_summary(solved)
+            masses = row_masses.mass_summary(solved)
             run.save_result("coupling", {"rho": chosen_rho, **masses})
         run.drop_checkpoints()
         wait_for_all("the model is stored")
@@ -326,7 +327,7 @@ def _couple(
             f"or more coupling.max_iterations."
         )
     potentials = (solved.f, solved.g, solved.epsilon)
-    weights = coupling.row_weights(solved)
+    weights = row_masses.row_weights(solved)
     potentials, weights = _everywhere((potentials, weights), mesh)
     pools = distillation.Pools(pool_x, pool_y, x, y, *potentials)
     return pools._replace(weights_x=weights[0], weights_y=weights[1]), solved
@@ -460,7 +461,7 @@ def _info(
         "marginal_error": float(solved.marginal_error),
         "sinkhorn_iterations": int(solved.n_iterations),
         "converged": bool(solved.converged),
-        **coupling.mass_summary(solved),
+        **row_masses.mass_summary(solved),
         "settings": config.to_dict(),
         "versions": {
             name: package_version(name)

@@ -37,10 +37,6 @@ CPU_COST_MEMORY = 1 << 30
 GROWTH = 1.05
 
 
-# A row of less than this share of the mean mass counts as one without a match.
-LITTLE = 0.1
-
-
 class Coupling(NamedTuple):
     """Dual solution of the transport problem, with the evidence that it is one."""
 
@@ -411,41 +407,6 @@ def _solve_soft(
         log_mass_x=masses[0],
         log_mass_y=masses[1],
     )
-
-
-def row_weights(
-    solved: Coupling,
-) -> tuple[Float[Array, " n"] | None, Float[Array, " m"] | None]:
-    """Return how much of its marginal each x and each y row keeps, over the mean of it.
-
-    None where the marginals are not soft: all would be 1.
-    """
-    if solved.log_mass_x is None or solved.log_mass_y is None:
-        return None, None
-    return _over_mean(solved.log_mass_x), _over_mean(solved.log_mass_y)
-
-
-def _over_mean(log_mass: AnyArray) -> Array:
-    # In the log domain: all masses may underflow.
-    weights: Array = len(log_mass) * jax.nn.softmax(jnp.asarray(np.asarray(log_mass)))
-    return weights
-
-
-def mass_summary(solved: Coupling) -> dict[str, float]:
-    """Return the plan's total mass, and the share of rows that keep little.
-
-    Little is less than a tenth of the side's mean. Nothing where the marginals are not
-    soft.
-    """
-    by_side = row_weights(solved)
-    if solved.mass is None or by_side[0] is None or by_side[1] is None:
-        return {}
-    little = [float(jnp.mean(weights < LITTLE)) for weights in by_side]  # type: ignore[operator]
-    return {
-        "mass": float(solved.mass),
-        "little_mass_x": little[0],
-        "little_mass_y": little[1],
-    }
 
 
 def plan_block(

@@ -30,9 +30,9 @@ from anchordot_jax import (
     protocol_split,
 )
 from anchordot_jax.alignment import fit_data, selection_key
-from anchordot_jax.coupling import row_weights
 from anchordot_jax.data import Split
 from anchordot_jax.fit_inputs import FitData
+from anchordot_jax.row_masses import row_weights
 from anchordot_jax.selection import select
 
 DATASETS = {

@@ -10,7 +10,7 @@ from ott.problems.linear import linear_problem
 
 import reference
 import unbalanced_reference
-from anchordot_jax import coupling, profiles
+from anchordot_jax import coupling, profiles, row_masses
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.coupling import solve_cost, solve_coupling
 from anchordot_jax.sinkhorn_blocks import Soft
@@ -59,10 +59,10 @@ def test_the_plan_and_its_masses_are_the_float64_ones(
     assert solved.log_mass_y is not None
     np.testing.assert_allclose(solved.log_mass_x, np.log(rows), atol=2e-4)
     np.testing.assert_allclose(solved.log_mass_y, np.log(columns), atol=2e-4)
-    weights_x, weights_y = coupling.row_weights(solved)
+    weights_x, weights_y = row_masses.row_weights(solved)
     np.testing.assert_allclose(weights_x, rows / rows.mean(), rtol=5e-4)
     np.testing.assert_allclose(weights_y, columns / columns.mean(), rtol=5e-4)
-    summary = coupling.mass_summary(solved)
+    summary = row_masses.mass_summary(solved)
     assert summary["mass"] == pytest.approx(expected.sum(), rel=1e-3)
     assert summary["mass"] < 0.9
     assert summary["little_mass_x"] == (rows < 0.1 * rows.mean()).mean()
@@ -89,8 +89,8 @@ def test_a_large_rho_is_the_balanced_coupling() -> None:
     """The plan's limit, every mass 1; and no rho is no mass at all."""
     x, y, cost = pools()
     balanced = solve_coupling(x, y, EPSILON, config=STORED)
-    assert coupling.row_weights(balanced) == (None, None)
-    assert coupling.mass_summary(balanced) == {}
+    assert row_masses.row_weights(balanced) == (None, None)
+    assert row_masses.mass_summary(balanced) == {}
     assert balanced[7:] == (None, None, None, None)
     for rho in (1e4, math.inf):
         solved = solve_coupling(x, y, EPSILON, rho=rho, config=STORED)
@@ -98,7 +98,7 @@ def test_a_large_rho_is_the_balanced_coupling() -> None:
         np.testing.assert_allclose(
             plan_of(solved, cost), plan_of(balanced, cost), rtol=1e-3, atol=1e-8
         )
-        for weights in coupling.row_weights(solved):
+        for weights in row_masses.row_weights(solved):
             np.testing.assert_allclose(weights, 1, atol=1e-3)
         assert float(solved.mass) == pytest.approx(1, abs=1e-3)  # type: ignore[arg-type]
 
@@ -117,7 +117,7 @@ def test_a_row_without_weight_has_no_mass() -> None:
         assert np.isneginf(solved.log_mass_x[4])  # type: ignore[index]
         np.testing.assert_allclose(solved.f[kept], without.f, atol=2e-6)
         np.testing.assert_allclose(solved.g, without.g, atol=2e-6)
-        weights, _ = coupling.row_weights(solved)
+        weights, _ = row_masses.row_weights(solved)
         assert weights is not None
         assert weights[4] == 0
 
@@ -130,14 +130,14 @@ def test_rows_far_from_everything_keep_little_mass(rho: float) -> None:
     y = reference.unit(random.normal(size=(M, 6)) * 0.5 + 1).astype(np.float32)
     far = reference.unit(random.normal(size=(6, 6)) * 0.5 - 1).astype(np.float32)
     solved = solve_coupling(np.concatenate([near, far]), y, EPSILON, rho=rho)
-    weights = np.asarray(coupling.row_weights(solved)[0])
+    weights = np.asarray(row_masses.row_weights(solved)[0])
     assert weights.mean() == pytest.approx(1, abs=1e-5)
     assert weights[N:].max() < weights[:N].min()
     # A foreign row costs about 1.5 more: exp(-1.5/rho) were the dual of y fixed.
     assert weights[N:].mean() < 0.1 * weights[:N].mean()
     if rho < 0.1:
         assert weights[N:].mean() < 1e-6
-        assert coupling.mass_summary(solved)["little_mass_x"] == pytest.approx(
+        assert row_masses.mass_summary(solved)["little_mass_x"] == pytest.approx(
             6 / (N + 6)
         )
 

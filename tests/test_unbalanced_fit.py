@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from anchordot_jax import AlignedModel, Config, alignment, coupling
+from anchordot_jax import AlignedModel, Config, alignment, coupling, row_masses
 from anchordot_jax.cli.main import main
 from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Interrupted
@@ -55,7 +55,7 @@ def fitted(config: Config = SOFT) -> alignment.FitResult:
 def test_a_fit_weighs_its_rows_by_the_plans_mass() -> None:
     """Foreign rows keep less than the pool's own; the model says what was left out."""
     result = fitted()
-    weights, _ = coupling.row_weights(result.coupling)
+    weights, _ = row_masses.row_weights(result.coupling)
     assert weights is not None
     assert weights[-N_FOREIGN:].mean() < 0.8 * weights[:-N_FOREIGN].mean()
     info = result.model.info
@@ -74,8 +74,8 @@ def test_a_fit_weighs_its_rows_by_the_plans_mass() -> None:
 def test_the_weights_reach_the_students(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same plan without its weights makes other students."""
     with monkeypatch.context() as patch:
-        patch.setattr(coupling, "row_weights", lambda solved: (None, None))
-        patch.setattr(coupling, "mass_summary", lambda solved: {})
+        patch.setattr(row_masses, "row_weights", lambda solved: (None, None))
+        patch.setattr(row_masses, "mass_summary", lambda solved: {})
         unweighted = alignment.fit_data(data(), SOFT)
     assert np.array_equal(unweighted.coupling.f, fitted().coupling.f)
     assert not same_model(unweighted.model, fitted().model)
