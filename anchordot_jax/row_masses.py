@@ -1,4 +1,4 @@
-"""What a plan of soft marginals leaves each row, as weights of the losses and in words."""
+"""What a plan of soft marginals leaves each row: weights of the losses, and figures."""
 
 import jax
 import jax.numpy as jnp
