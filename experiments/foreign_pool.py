@@ -67,12 +67,17 @@ INTRODUCTION = """\
 
 500 anchors, 400 test pairs, pools that share no item; then foreign rows are added to
 the x pool until they are 30 % of it: molecules of no description (chebi20), clip art
-(flickr8k). eta 0.02 and a fixed gamma. *foreign weight* is the mean mass of the foreign
-rows over that of the own ones, *AUC* how often an own row has more mass than a foreign
-one (0.5 is chance). The choice sees held-out anchors only. Recall in %, mean (standard
-deviation) over the seeds; *less balanced* is the paired difference to the balanced plan
-of the same pools. Made by `python experiments/foreign_pool.py --data-folder DIR`; with
-`--pool 1000 --dim 256` where a heading says so, which is sooner done.
+(flickr8k). eta 0.02 and a fixed gamma. Made by
+
+    python experiments/foreign_pool.py --data-folder DIR
+
+with `--pool 1000 --dim 256` where a heading says so, which is sooner done.
+
+*foreign weight* is the mean mass of the foreign rows over that of the own, *AUC* how
+often an own row has more mass than a foreign one (0.5 is chance). The choice sees
+held-out anchors only, which rank among more items where there are foreign rows. Recall
+in %, mean (standard deviation) over the seeds; *against balanced* is the paired
+difference to the balanced plan of the same pools.
 """
 
 
@@ -236,7 +241,7 @@ def mean_recall(cell: dict) -> float:
 def recall_table(cells: list[dict]) -> list[str]:
     """Return the recalls of one data set, pool size and dimension in Markdown."""
     heads = ["pools", "seeds", *(name.replace("recall", "R") for name in RECALLS)]
-    heads += ["mean of six", "less balanced", "foreign weight", "AUC"]
+    heads += ["mean of six", "against balanced", "foreign weight", "AUC"]
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
     balanced = {c["seed"]: mean_recall(c) for c in cells if c["setting"] == BALANCED}
     for name in (CLEAN, *(name for name in FITS if name != CLEAN), AUTO):
