@@ -24,6 +24,7 @@ from anchordot_jax import (
     geometry,
     profiles,
     refined,
+    row_masses,
     selection,
     soft_selection,
     spread_distillation,
@@ -207,6 +208,9 @@ def fit_data(
         if is_first_process():
             model.save(run.model)
         run.save_result("seconds", {"seconds": seconds})
+        if chosen_rho := refined.chosen_settings(chosen).get("rho"):
+            masses = row_masses.mass_summary(solved)
+            run.save_result("coupling", {"rho": chosen_rho, **masses})
         run.drop_checkpoints()
         wait_for_all("the model is stored")
     return FitResult(model, chosen, solved, seconds)
@@ -338,6 +342,7 @@ def _couple(
             chosen.eta * median,
             a=_marginal(data.a, counts[0]),
             b=_marginal(data.b, counts[1]),
+            rho=None if chosen.rho is None else chosen.rho * median,
             config=config.coupling,
             progress=_report_sinkhorn(listener),
             mesh=mesh,
@@ -352,8 +357,11 @@ def _couple(
             f"iterations, tolerance {config.coupling.tolerance:.2g}; try a larger eta "
             f"or more coupling.max_iterations."
         )
-    f, g, epsilon = _everywhere((solved.f, solved.g, solved.epsilon), mesh)
-    return distillation.Pools(pool_x, pool_y, x, y, f, g, epsilon), solved
+    potentials = (solved.f, solved.g, solved.epsilon)
+    weights = row_masses.row_weights(solved)
+    potentials, weights = _everywhere((potentials, weights), mesh)
+    pools = distillation.Pools(pool_x, pool_y, x, y, *potentials)
+    return pools._replace(weights_x=weights[0], weights_y=weights[1]), solved
 
 
 def _placed(rows: np.ndarray, mesh: Mesh | None) -> jax.Array:
@@ -484,6 +492,7 @@ def _info(
         "marginal_error": float(solved.marginal_error),
         "sinkhorn_iterations": int(solved.n_iterations),
         "converged": bool(solved.converged),
+        **row_masses.mass_summary(solved),
         "settings": config.to_dict(),
         "versions": {
             name: package_version(name)

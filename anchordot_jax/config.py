@@ -24,6 +24,8 @@ IndexForm = Literal[
 """How a stored gallery's scores are corrected for hubs, see `gallery_index`."""
 T = TypeVar("T")
 
+LEAST_RHO = 1e-3
+
 
 def check_setting(condition: bool, name: str, expected: str, got: object) -> None:
     """Raise InputError, naming the setting, unless the condition holds."""
@@ -140,6 +142,8 @@ class SelectionConfig:
     """With fewer held-out anchors than this, further disjoint draws are added."""
     pool_limit: int | None = 5000
     """Rows of each pool used for the choice (a random subset); None: all of them."""
+    rhos: tuple[float, ...] | None = None
+    """Candidates for rho, where it is auto, beside none at all. None: 1, 0.3, 0.1."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -158,6 +162,14 @@ class SelectionConfig:
         _check_count("selection.min_heldout", self.min_heldout, 1)
         if self.pool_limit is not None:
             _check_count("selection.pool_limit", self.pool_limit, 1)
+        if self.rhos is not None:
+            ok = isinstance(self.rhos, tuple | list) and len(self.rhos) > 0
+            check_setting(ok, "selection.rhos", "several numbers, not empty", self.rhos)
+            for value in self.rhos:
+                ok = _is_number(value) and value >= LEAST_RHO
+                what = f"numbers >= {LEAST_RHO:g}"
+                check_setting(ok, "selection.rhos", what, value)
+            _set(self, "rhos", tuple(float(value) for value in self.rhos))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -257,6 +269,14 @@ def check_eta(value: object, name: str = "eta") -> None:
     check_setting(ok, name, "a number in [0.0001, 10] (0.02 is usual)", value)
 
 
+def check_rho(value: object, name: str = "rho") -> None:
+    """Raise InputError unless the value is a number in [0.001, inf]."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    ok = number and value >= LEAST_RHO  # type: ignore[operator]
+    what = f"auto, inf, or a number >= {LEAST_RHO:g} (0.1 to 1 is usual)"
+    check_setting(ok, name, what, value)
+
+
 PARTS = {
     "coupling": CouplingConfig,
     "distillation": DistillationConfig,
@@ -279,6 +299,10 @@ class Config:
     eta: float | Auto = "auto"
     """Regularisation of the transport as a share of the median cost; auto: chosen by
     held-out anchors."""
+    rho: float | str | None = None
+    """Weight of keeping to each pool's uniform mass, as a share of the median cost, for
+    pools of other distributions: items without a match then count less. auto: chosen by
+    held-out anchors; inf or None: all items count the same, as in the paper."""
     center: bool = False
     """Subtract the anchors' mean from each side before the profiles."""
     seed: int = 0
@@ -307,6 +331,11 @@ class Config:
             if not isinstance(value, str) or value != "auto":
                 check(value)
                 _set(self, name, float(value))
+        if self.rho is not None and self.rho != "auto":
+            check_rho(self.rho)
+            rho = float(self.rho)
+            # One value for the balanced problem: equal fits have equal digests.
+            _set(self, "rho", None if math.isinf(rho) else rho)
         check_setting(
             isinstance(self.center, bool), "center", "True or False", self.center
         )
@@ -322,7 +351,8 @@ class Config:
 
     def _check_only_paper(self) -> None:
         """Raise InputError for settings that this recipe would not look at."""
-        for name, unset in (("gamma", "auto"), ("eta", "auto"), ("center", False)):
+        settings = {"gamma": "auto", "eta": "auto", "rho": None, "center": False}
+        for name, unset in settings.items():
             if getattr(self, name) != unset:
                 raise InputError(
                     f"{name} is a setting of the paper's recipe and has no effect on "

@@ -3,6 +3,9 @@
 The plan pi_ij = exp((f_i + g_j - C_ij)/epsilon) is known everywhere from its two
 potentials; only they are kept. The iterations are OTT's; this module adds the safeguard
 of the over-relaxation and the exact blocks of the plan that the students learn from.
+
+With a rho the marginals are soft: rows whose match costs too much keep less than their
+share of mass (`unbalanced_sinkhorn`). Beyond the paper, for pools of two distributions.
 """
 
 import dataclasses
@@ -16,13 +19,13 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 from ott.problems.linear import linear_problem
-from ott.solvers.linear import acceleration, sinkhorn
 
-from anchordot_jax import geometry
+from anchordot_jax import geometry, unbalanced_sinkhorn
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.parallel.exchange import take_rows
 from anchordot_jax.parallel.mesh import replicate, shard_rows
+from anchordot_jax.sinkhorn_blocks import kernel_iterations, log_iterations
 
 Progress = Callable[[int, float], None]
 """Called with the Sinkhorn iteration and the marginal error at each check."""
@@ -44,13 +47,26 @@ class Coupling(NamedTuple):
     epsilon: Float[Array, ""]
     """Entropic regularisation, in units of the cost."""
     marginal_error: Float[Array, ""]
-    """L1 distance between the plan's column sums and their target."""
+    """L1 distance between the plan's column sums and their target. Of soft marginals:
+    how far the iterations since the check before moved the potentials, in units of
+    epsilon, which is the L1 change of the sums."""
     n_iterations: Int[Array, ""]
-    """Over-relaxed iterations, after a plain one that starts them."""
+    """Over-relaxed iterations, after a plain one that starts them; plain ones for soft
+    marginals."""
     converged: Bool[Array, ""]
     """Whether the marginal error fell below the tolerance."""
     errors: Float[Array, " checks"]
-    """Marginal error at every check; NaN after the last one."""
+    """Marginal error at every check; NaN after the last one. Of soft marginals the last
+    one only."""
+    rho: Float[Array, ""] | None = None
+    """Weight of the marginals' variation, in units of the cost; None: the plan has the
+    marginals themselves, and what follows is None too."""
+    mass: Float[Array, ""] | None = None
+    """Total mass of the plan; 1 where no row gives any up."""
+    log_mass_x: Float[Array, " n"] | None = None
+    """log(r_i / a_i) of the plan's row sums r and the marginal a."""
+    log_mass_y: Float[Array, " m"] | None = None
+    """The same of its columns."""
 
 
 class _Loop(NamedTuple):
@@ -71,6 +87,7 @@ def solve_coupling(
     a: Float[AnyArray, " n"] | None = None,
     b: Float[AnyArray, " m"] | None = None,
     init: tuple[Float[AnyArray, " n"], Float[AnyArray, " m"]] | None = None,
+    rho: Float[AnyArray, ""] | float | None = None,
     config: CouplingConfig | None = None,
     progress: Progress | None = None,
     mesh: Mesh | None = None,
@@ -83,6 +100,9 @@ def solve_coupling(
     omega falls back to 1 (plain Sinkhorn, which always converges) for the rest of the
     solve.
 
+    With a rho, of min <pi, C> + epsilon KL(pi | ab^T) + rho KL(pi 1 | a)
+    + rho KL(pi^T 1 | b), whose limit for a large rho is the former; by plain updates.
+
     Args:
         x: coordinates of the x pool (`profiles.coordinates`).
         y: coordinates of the y pool; n != m is usual.
@@ -90,6 +110,7 @@ def solve_coupling(
         a: marginal of the x pool, summing to 1; uniform by default. Zeros are allowed.
         b: marginal of the y pool.
         init: potentials to start from; zeros by default.
+        rho: weight of the marginals' variation, in units of the cost; None: none.
         config: tolerance, iterations, over-relaxation, memory for the cost.
         progress: called at every check of the marginal error.
         mesh: devices to spread the rows of both pools over; the cost is streamed, and
@@ -98,8 +119,8 @@ def solve_coupling(
     """
     config = config or CouplingConfig()
     if mesh is not None:
-        return _solve_spread(x, y, epsilon, a, b, init, config, progress, mesh)
-    return _solve_checked(x, y, epsilon, a, b, init, config, progress, None)
+        return _solve_spread(x, y, epsilon, a, b, init, rho, config, progress, mesh)
+    return _solve_checked(x, y, epsilon, a, b, init, rho, config, progress, None)
 
 
 def _solve_spread(
@@ -109,6 +130,7 @@ def _solve_spread(
     a: AnyArray | None,
     b: AnyArray | None,
     init: tuple[AnyArray, AnyArray] | None,
+    rho: AnyArray | float | None,
     config: CouplingConfig,
     progress: Progress | None,
     mesh: Mesh,
@@ -128,20 +150,24 @@ def _solve_spread(
         shard_rows(a, mesh),
         shard_rows(b, mesh),
         (shard_rows(f, mesh), shard_rows(g, mesh)),
+        None if rho is None else replicate(jnp.asarray(rho, jnp.float32), mesh),
         dataclasses.replace(config, cost_memory=0),
         progress,
         None,
         mesh,
     )
     f, g = _on_every_device(solved.f, solved.g, n, m, mesh)
-    return solved._replace(f=f, g=g)
+    if solved.log_mass_x is None or solved.log_mass_y is None:
+        return solved._replace(f=f, g=g)
+    masses = _on_every_device(solved.log_mass_x, solved.log_mass_y, n, m, mesh)
+    return solved._replace(f=f, g=g, log_mass_x=masses[0], log_mass_y=masses[1])
 
 
 @functools.partial(jax.jit, static_argnames=("n", "m", "mesh"))
 def _on_every_device(
     f: Array, g: Array, n: int, m: int, mesh: Mesh
 ) -> tuple[Array, Array]:
-    """Return the first n and m potentials on all devices."""
+    """Return the first n and m potentials, or masses, on all devices."""
     rows, columns = jnp.arange(n), jnp.arange(m)
     whole_f, whole_g = take_rows(f[:, None], rows, g[:, None], columns, mesh=mesh)
     return whole_f[:, 0], whole_g[:, 0]
@@ -154,6 +180,7 @@ def _solve_checked(
     a: AnyArray | None,
     b: AnyArray | None,
     init: tuple[AnyArray, AnyArray] | None,
+    rho: AnyArray | float | None,
     config: CouplingConfig,
     progress: Progress | None,
     cost: Array | None,
@@ -164,22 +191,41 @@ def _solve_checked(
     a = jnp.full(n, 1 / n, jnp.float32) if a is None else jnp.asarray(a, jnp.float32)
     b = jnp.full(m, 1 / m, jnp.float32) if b is None else jnp.asarray(b, jnp.float32)
     f, g = init or (jnp.zeros(n, jnp.float32), jnp.zeros(m, jnp.float32))
+    given = (
+        x,
+        y,
+        cost,
+        a,
+        b,
+        jnp.asarray(epsilon, jnp.float32),
+        jnp.asarray(f, jnp.float32),
+        jnp.asarray(g, jnp.float32),
+    )
+    check_every = min(config.check_every, config.max_iterations)
+    stored = cost is None and 4 * n * m <= cost_memory(config)
+    tolerance = jnp.asarray(config.tolerance, jnp.float32)
+    solved: Coupling
     # OTT broadcasts between ranks on purpose.
     with jax.numpy_rank_promotion("allow"):
-        solved: Coupling = _solve(
-            x,
-            y,
-            cost,
-            a,
-            b,
-            jnp.asarray(epsilon, jnp.float32),
-            jnp.asarray(f, jnp.float32),
-            jnp.asarray(g, jnp.float32),
+        if rho is not None:
+            solved = _solve_soft(
+                *given,
+                jnp.asarray(rho, jnp.float32),
+                tolerance,
+                jnp.asarray(max(1, config.max_iterations // check_every), jnp.int32),
+                check_every=check_every,
+                stored=stored,
+                progress=progress,
+                mesh=mesh,
+            )
+            return solved
+        solved = _solve(
+            *given,
             jnp.asarray(config.overrelaxation, jnp.float32),
-            jnp.asarray(config.tolerance, jnp.float32),
-            check_every=min(config.check_every, config.max_iterations),
+            tolerance,
+            check_every=check_every,
             max_iterations=config.max_iterations,
-            stored=cost is None and 4 * n * m <= cost_memory(config),
+            stored=stored,
             progress=progress,
             mesh=mesh,
         )
@@ -193,6 +239,7 @@ def solve_cost(
     a: Float[AnyArray, " n"] | None = None,
     b: Float[AnyArray, " m"] | None = None,
     init: tuple[Float[AnyArray, " n"], Float[AnyArray, " m"]] | None = None,
+    rho: Float[AnyArray, ""] | float | None = None,
     config: CouplingConfig | None = None,
     progress: Progress | None = None,
 ) -> Coupling:
@@ -208,6 +255,7 @@ def solve_cost(
         a,
         b,
         init,
+        rho,
         config or CouplingConfig(),
         progress,
         jnp.asarray(cost, jnp.float32),
@@ -259,11 +307,11 @@ def _solve(
 
     def advance(loop: _Loop) -> _Loop:
         if cost is None:
-            f, g, error = _log_iterations(
+            f, g, error = log_iterations(
                 problem, loop.f, loop.g, omega=loop.omega, count=check_every
             )
         else:
-            f, g, error = _kernel_iterations(
+            f, g, error = kernel_iterations(
                 problem, cost, loop.f, loop.g, omega=loop.omega, count=check_every
             )
         finite = jnp.isfinite(error)
@@ -288,7 +336,7 @@ def _solve(
     # One plain iteration in the log domain: the plan's sums are then near the
     # marginals, so that a stored one is a kernel that does not underflow, and
     # over-relaxation does not overshoot from potentials that are far off.
-    f, g, _ = _log_iterations(problem, f, g, omega=jnp.ones_like(omega), count=1)
+    f, g, _ = log_iterations(problem, f, g, omega=jnp.ones_like(omega), count=1)
     start = _Loop(
         f=f,
         g=g,
@@ -310,66 +358,55 @@ def _solve(
     )
 
 
-def _log_iterations(
-    problem: linear_problem.LinearProblem,
+@functools.partial(
+    jax.jit, static_argnames=("check_every", "stored", "progress", "mesh")
+)
+def _solve_soft(
+    x: Array,
+    y: Array,
+    cost: Array | None,
+    a: Array,
+    b: Array,
+    epsilon: Array,
     f: Array,
     g: Array,
+    rho: Array,
+    tolerance: Array,
+    max_checks: Array,
     *,
-    omega: Array,
-    count: int,
-) -> tuple[Array, Array, Array]:
-    """Return the potentials after some Sinkhorn iterations, and the marginal error."""
-    solver = sinkhorn.Sinkhorn(
-        inner_iterations=count,
-        min_iterations=count,
-        max_iterations=count,
-        momentum=acceleration.Momentum(value=omega),
+    check_every: int,
+    stored: bool,
+    progress: Progress | None,
+    mesh: Mesh | None,
+) -> Coupling:
+    solved = unbalanced_sinkhorn.iterate(
+        unbalanced_sinkhorn.Given(
+            x, y, a, b, epsilon, rho, rho, tolerance * epsilon, max_checks
+        ),
+        geometry.cost_block(x, y) if stored else cost,
+        check_every=check_every,
+        init=(f, g),
+        progress=progress,
+        mesh=mesh,
     )
-    out = solver(problem, init=(f, g))
-    return out.f, out.g, out.errors[0]
-
-
-def _kernel_iterations(
-    problem: linear_problem.LinearProblem,
-    cost: Array,
-    f: Array,
-    g: Array,
-    *,
-    omega: Array,
-    count: int,
-) -> tuple[Array, Array, Array]:
-    """Return what `_log_iterations` does, by products with the current plan.
-
-    The potentials are absorbed into the kernel (Schmitzer, SIAM J. Sci. Comput. 41(3),
-    2019): with P = exp((f + g - C)/epsilon), an iteration is two products with P, which
-    read it once each, and no exponential. Where a sum of P is out of float32's
-    comfortable range the iterations are done in the log domain.
-    """
-    a, b, epsilon = problem.a, problem.b, problem.geom.epsilon
-    plan = jnp.exp((f[:, None] + g[None, :] - cost) / epsilon)
-    low, high = geometry.SAFE_SUM
-    rows, columns = jnp.sum(plan, axis=1), jnp.sum(plan, axis=0)
-    safe = jnp.all((rows > low) & (rows < high) | (a == 0))
-    safe &= jnp.all((columns > low) & (columns < high) | (b == 0))
-
-    def products() -> tuple[Array, Array, Array]:
-        solver = sinkhorn.Sinkhorn(
-            lse_mode=False,
-            inner_iterations=count,
-            min_iterations=count,
-            max_iterations=count,
-            momentum=acceleration.Momentum(value=omega),
-        )
-        kernel = geometry.KernelGeometry(kernel_matrix=plan, epsilon=epsilon)
-        absorbed = linear_problem.LinearProblem(kernel, a=a, b=b)
-        out = solver(absorbed, init=(jnp.ones_like(f), jnp.ones_like(g)))
-        return f + out.f, g + out.g, out.errors[0]
-
-    def logarithms() -> tuple[Array, Array, Array]:
-        return _log_iterations(problem, f, g, omega=omega, count=count)
-
-    solved: tuple[Array, Array, Array] = jax.lax.cond(safe, products, logarithms)
-    return solved
+    error = solved.error / epsilon
+    masses = [
+        unbalanced_sinkhorn.log_mass(weights, potential, epsilon, 1 / rho)
+        for weights, potential in ((a, solved.f), (b, solved.g))
+    ]
+    return Coupling(
+        f=solved.f,
+        g=solved.g,
+        epsilon=epsilon,
+        marginal_error=error,
+        n_iterations=solved.n_iterations,
+        converged=solved.converged,
+        errors=error[None],
+        rho=rho,
+        mass=jnp.sum(a * jnp.exp(masses[0])),
+        log_mass_x=masses[0],
+        log_mass_y=masses[1],
+    )
 
 
 def plan_block(

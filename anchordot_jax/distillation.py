@@ -45,6 +45,9 @@ class Pools(NamedTuple):
     log_plan: Float[Array, "n m"] | None = None
     """Logarithm of a plan of another cost, up to a constant a row and a column; then
     coordinates and potentials are not read."""
+    weights_x: Float[Array, " n"] | None = None
+    """Weight of each x row's loss, of mean 1; None: all the same."""
+    weights_y: Float[Array, " m"] | None = None
 
 
 class Anchors(NamedTuple):
@@ -102,42 +105,63 @@ def soft_contrastive_loss(
     logits: Float[AnyArray, "b c"],
     row_targets: Float[AnyArray, "b c"],
     column_targets: Float[AnyArray, "b c"],
+    weights: tuple[Float[AnyArray, " b"], Float[AnyArray, " c"]] | None = None,
 ) -> Float[Array, ""]:
     """Return half the sum of the two directions' soft cross-entropies (Eq. 11-12).
 
-    The targets are constants: no gradient reaches them.
+    The targets and weights are constants: no gradient reaches them.
+
+    Args:
+        logits: of every x with every y.
+        row_targets: rows that sum to one.
+        column_targets: columns that sum to one.
+        weights: of the rows' and of the columns' cross-entropies; None: all 1.
     """
     b, c = logits.shape
-    return _cross_entropies(logits, row_targets / b + column_targets / c)
+    if weights is None:
+        return _cross_entropies(logits, row_targets / b + column_targets / c, None)
+    by_row, by_column = weights[0][:, None], weights[1][None, :]
+    targets = by_row * row_targets / b + by_column * column_targets / c
+    return _cross_entropies(logits, targets, (by_row, by_column))
+
+
+_Weights = tuple[Array, Array] | None
 
 
 @jax.custom_vjp
-def _cross_entropies(logits: Array, weights: Array) -> Array:
-    """Return (mean_i lse_j l_ij + mean_j lse_i l_ij - <W, l>) / 2.
+def _cross_entropies(logits: Array, targets: Array, weights: _Weights) -> Array:
+    """Return (mean_i w_i lse_j l_ij + mean_j v_j lse_i l_ij - <T, l>) / 2.
 
     With rows of the row targets, and columns of the column targets, that sum to one,
-    this is the loss for W = R / b + K / c. Its gradient by hand reads the logits
-    once more where the transposed program keeps and reads both softmaxes.
+    this is the loss for T = w R / b + v K / c. Its gradient by hand reads the logits
+    once more where the transposed program keeps and reads both softmaxes. No weights
+    are weights of 1, without the products.
     """
-    return _cross_entropies_forward(logits, weights)[0]
+    return _cross_entropies_forward(logits, targets, weights)[0]
 
 
 def _cross_entropies_forward(
-    logits: Array, weights: Array
-) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+    logits: Array, targets: Array, weights: _Weights
+) -> tuple[Array, tuple[Array, Array, _Weights, Array, Array]]:
     rows = jax.nn.logsumexp(logits, axis=1, keepdims=True)
     columns = jax.nn.logsumexp(logits, axis=0, keepdims=True)
-    loss = (jnp.mean(rows) + jnp.mean(columns) - jnp.sum(weights * logits)) / 2
-    return loss, (logits, weights, rows, columns)
+    sums = [rows, columns]
+    if weights is not None:
+        sums = [sum_ * own for sum_, own in zip(sums, weights, strict=True)]
+    loss = (jnp.mean(sums[0]) + jnp.mean(sums[1]) - jnp.sum(targets * logits)) / 2
+    return loss, (logits, targets, weights, rows, columns)
 
 
 def _cross_entropies_backward(
-    residuals: tuple[Array, Array, Array, Array], cotangent: Array
-) -> tuple[Array, None]:
-    logits, weights, rows, columns = residuals
+    residuals: tuple[Array, Array, _Weights, Array, Array], cotangent: Array
+) -> tuple[Array, None, None]:
+    logits, targets, weights, rows, columns = residuals
     b, c = logits.shape
-    softmaxes = jnp.exp(logits - rows) / b + jnp.exp(logits - columns) / c
-    return cotangent * (softmaxes - weights) / 2, None
+    by_row, by_column = jnp.exp(logits - rows), jnp.exp(logits - columns)
+    if weights is not None:
+        by_row, by_column = by_row * weights[0], by_column * weights[1]
+    softmaxes = by_row / b + by_column / c
+    return cotangent * (softmaxes - targets) / 2, None, None
 
 
 _cross_entropies.defvjp(_cross_entropies_forward, _cross_entropies_backward)
@@ -217,7 +241,8 @@ def train_epoch(
     def pool_loss(params: Params, i: Array, j: Array) -> Array:
         row_targets, column_targets = _targets(pools, i, j)
         logits = pair_logits(params, pools.x[i], pools.y[j])
-        return soft_contrastive_loss(logits, row_targets, column_targets)
+        weights = _weights(pools, i, j)
+        return soft_contrastive_loss(logits, row_targets, column_targets, weights)
 
     gradient: PoolGradient = jax.value_and_grad(pool_loss)
     return run_epoch(state, gradient, anchors, config=config, chunks=chunks, key=key)
@@ -358,6 +383,13 @@ def _targets(pools: Pools, i: Array, j: Array) -> tuple[Array, Array]:
         pools.g[j],
         pools.epsilon,
     )
+
+
+def _weights(pools: Pools, i: Array, j: Array) -> tuple[Array, Array] | None:
+    """Return the weights of a chunk's rows and columns, where there are any."""
+    if pools.weights_x is None or pools.weights_y is None:
+        return None
+    return pools.weights_x[i], pools.weights_y[j]
 
 
 def clamp_scale(params: Params, max_logit_scale: float) -> Params:

@@ -149,7 +149,8 @@ def chosen_settings(
 ) -> dict[str, Any]:
     """Return what either recipe chooses by held-out anchors, by name."""
     if isinstance(chosen, selection.Selection):
-        return {"gamma": chosen.gamma, "eta": chosen.eta}
+        rho = {} if chosen.rho is None else {"rho": chosen.rho}
+        return {"gamma": chosen.gamma, "eta": chosen.eta, **rho}
     return dict(chosen.settings._asdict())
 
 

@@ -1,8 +1,9 @@
-"""Choosing gamma and eta by held-out anchors (Appendix D).
+"""Choosing gamma, eta and rho by held-out anchors (Appendix D).
 
 A tenth of the anchors is held out of the profiles and joins the pools. Each candidate
 (gamma, eta) is scored by the rank of the held-out anchors' true matches in the plan,
-both ways. No label beyond the anchors is used.
+both ways. No label beyond the anchors is used. Where rho is to be chosen too, its
+candidates are compared at the gamma and eta that the balanced problem chose.
 
 The paper takes the candidate of smallest mean rank. Among thousands of items that mean
 is made by the few worst of a few dozen ranks, and neighbouring candidates differ by
@@ -13,7 +14,7 @@ it.
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -28,6 +29,8 @@ from anchordot_jax.config import Config
 # The paper's most frequent choice (Table 9).
 USUAL_GAMMA = 0.75
 USUAL_ETA = 0.02
+# Candidates for rho, where it is to be chosen, beside none.
+RHOS = (1.0, 0.3, 0.1)
 
 # Below this many anchors a held-out tenth says nothing.
 MIN_ANCHORS = 10
@@ -51,6 +54,8 @@ class Candidate(NamedTuple):
     n_iterations: int
     """Sinkhorn iterations, all draws together."""
     converged: bool
+    rho: float | None = None
+    """None: the plan has the pools' marginals themselves."""
 
 
 class Selection(NamedTuple):
@@ -59,11 +64,19 @@ class Selection(NamedTuple):
     gamma: float
     eta: float
     curve: tuple[Candidate, ...]
-    """Sorted by gamma, then eta; empty where nothing had to be chosen."""
+    """Sorted by gamma, then eta, then rho from none down; empty where nothing had to be
+    chosen."""
     n_heldout: int
     """Held-out anchors ranked for each candidate, all draws together."""
     reason: str
     """One sentence saying how the choice was made."""
+    rho: float | None = None
+
+
+_Point = tuple[float, float, float | None]
+"""gamma, eta and rho."""
+_Ranks = dict[_Point, list[np.ndarray]]
+"""Ranks of the held-out anchors at each point, one array a draw."""
 
 
 class _Draw(NamedTuple):
@@ -88,10 +101,11 @@ def select(
 ) -> Selection:
     """Return the (gamma, eta) of smallest held-out rank, by the configured rule.
 
-    A setting that the config fixes is not searched. With few anchors several disjoint
-    draws of held-out anchors are averaged; with fewer than 10 anchors the defaults
-    gamma = 0.75 and eta = 0.02 are returned. Pools above `selection.pool_limit` rows
-    are represented by a random subset.
+    A setting that the config fixes is not searched. rho is kept out of it unless the
+    config asks for it; then it is compared at the gamma and eta found without it. With
+    few anchors several disjoint draws of held-out anchors are averaged; with fewer than
+    10 anchors the defaults gamma = 0.75 and eta = 0.02 are returned. Pools above
+    `selection.pool_limit` rows are represented by a random subset.
 
     Args:
         anchors_x: paired rows of the x side; row k belongs to row k of `anchors_y`.
@@ -104,8 +118,11 @@ def select(
     """
     gammas = config.selection.gammas if config.gamma == "auto" else (config.gamma,)
     etas = config.selection.etas if config.eta == "auto" else (config.eta,)
-    if len(gammas) == 1 and len(etas) == 1:
-        return Selection(gammas[0], etas[0], (), 0, "Nothing was left to choose.")
+    rho = config.rho if isinstance(config.rho, float) else None
+    rhos = (config.selection.rhos or RHOS) if config.rho == "auto" else ()
+    if len(gammas) == 1 and len(etas) == 1 and not rhos:
+        reason = "Nothing was left to choose."
+        return Selection(gammas[0], etas[0], (), 0, reason, rho)
     if len(anchors_x) < MIN_ANCHORS:
         gamma = USUAL_GAMMA if config.gamma == "auto" else config.gamma
         eta = USUAL_ETA if config.eta == "auto" else config.eta
@@ -113,25 +130,40 @@ def select(
             f"{len(anchors_x)} anchors are too few to hold some out; the defaults "
             f"were taken."
         )
-        return Selection(gamma, eta, (), 0, reason)
+        return Selection(gamma, eta, (), 0, reason, rho)
 
     draws = list(_draws(anchors_x, anchors_y, pool_x, pool_y, config=config, key=key))
-    total, done = len(draws) * len(gammas) * len(etas), 0
-    ranks: dict[tuple[float, float], list[np.ndarray]] = {}
-    solves: dict[tuple[float, float], list[coupling.Coupling]] = {}
-    for draw in draws:
-        for gamma in gammas:
-            for eta, solved, rank in _eta_path(draw, gamma, etas, config, key=key):
-                ranks.setdefault((gamma, eta), []).append(rank)
-                solves.setdefault((gamma, eta), []).append(solved)
+    total, done = len(draws) * (len(gammas) * len(etas) + len(rhos)), 0
+    ranks: _Ranks = {}
+    solves: dict[_Point, list[coupling.Coupling]] = {}
+
+    def visit(points: Sequence[_Point]) -> None:
+        nonlocal done
+        for draw in draws:
+            for point, solved, rank in _path(draw, points, config, key=key):
+                ranks.setdefault(point, []).append(rank)
+                solves.setdefault(point, []).append(solved)
                 done += 1
                 if progress is not None:
                     progress(done, total)
-    curve = _curve(ranks, solves)
-    best = _choose(curve, config)
+
+    # From the largest eta down: each solve starts where the one before ended.
+    falling = sorted(etas, reverse=True)
+    for gamma in gammas:
+        visit([(gamma, eta, rho) for eta in falling])
+    best = _choose(_curve(ranks, solves), config)
     n_heldout = sum(draw.n_heldout for draw in draws)
     reason = f"Chosen by the ranks of {n_heldout} held-out anchors."
-    return Selection(best.gamma, best.eta, curve, n_heldout, reason)
+    if rhos:
+        gamma, eta = best.gamma, best.eta
+        points = [(gamma, eta, rho) for rho in sorted(set(rhos), reverse=True)]
+        visit(points)
+        compared: _Ranks = {p: ranks[p] for p in [(gamma, eta, None), *points]}
+        best = _choose_rho(_curve(compared, solves), config)
+        if best.rho is None:
+            reason += " No rho was clearly better than keeping to the marginals."
+    curve = _curve(ranks, solves)
+    return Selection(best.gamma, best.eta, curve, n_heldout, reason, best.rho)
 
 
 def _draws(
@@ -172,34 +204,35 @@ def _subset(pool: AnyArray, limit: int | None, *, key: PRNGKeyArray) -> Array:
     return jnp.asarray(pool[np.asarray(rows)])
 
 
-def _eta_path(
-    draw: _Draw,
-    gamma: float,
-    etas: tuple[float, ...],
-    config: Config,
-    *,
-    key: PRNGKeyArray,
-) -> Iterator[tuple[float, coupling.Coupling, np.ndarray]]:
-    """Yield the coupling and held-out ranks of every eta, from the largest down.
+def _path(
+    draw: _Draw, points: Sequence[_Point], config: Config, *, key: PRNGKeyArray
+) -> Iterator[tuple[_Point, coupling.Coupling, np.ndarray]]:
+    """Yield the coupling and held-out ranks of every point of one gamma, in turn.
 
     Each solve starts from the potentials of the one before; a cost that fits the
     memory granted to it is computed once for all.
     """
-    maps = profiles.coordinate_maps(draw.basis_x, draw.basis_y, gamma)
+    maps = profiles.coordinate_maps(draw.basis_x, draw.basis_y, points[0][0])
     x, y = profiles.coordinates(draw.x, draw.y, maps)
     median = geometry.sampled_median_cost(x, y, key=key)
     fits = 4 * len(x) * len(y) <= coupling.cost_memory(config.coupling)
     cost = geometry.cost_block(x, y) if fits else None
     init = None
-    for eta in sorted(etas, reverse=True):
-        epsilon, settings = eta * median, config.coupling
+    for point in points:
+        _, eta, share = point
+        epsilon, rho = eta * median, None if share is None else share * median
+        settings = config.coupling
         if cost is None:
-            solved = coupling.solve_coupling(x, y, epsilon, init=init, config=settings)
+            solved = coupling.solve_coupling(
+                x, y, epsilon, init=init, rho=rho, config=settings
+            )
         else:
-            solved = coupling.solve_cost(cost, epsilon, init=init, config=settings)
+            solved = coupling.solve_cost(
+                cost, epsilon, init=init, rho=rho, config=settings
+            )
         init = (solved.f, solved.g)
         ranks = heldout_ranks(x, y, solved, n_heldout=draw.n_heldout)
-        yield eta, solved, np.asarray(ranks)
+        yield point, solved, np.asarray(ranks)
 
 
 def _ranks_of_last(
@@ -234,10 +267,9 @@ def heldout_ranks(
 
 
 def _curve(
-    ranks: dict[tuple[float, float], list[np.ndarray]],
-    solves: dict[tuple[float, float], list[coupling.Coupling]],
+    ranks: _Ranks, solves: dict[_Point, list[coupling.Coupling]]
 ) -> tuple[Candidate, ...]:
-    """Return every candidate with its averages, sorted by gamma, then eta."""
+    """Return every candidate with its averages, sorted by gamma, then eta, then rho."""
     # One number an anchor, [held out]: the two directions of an anchor are not
     # independent.
     logs = {
@@ -246,9 +278,10 @@ def _curve(
     }
     best = min(logs.values(), key=np.mean)
     curve = []
-    for gamma, eta in sorted(logs):
-        log_rank, solved = logs[gamma, eta], solves[gamma, eta]
-        rank = np.concatenate(ranks[gamma, eta])
+    for point in sorted(logs, key=_order):
+        gamma, eta, rho = point
+        log_rank, solved = logs[point], solves[point]
+        rank = np.concatenate(ranks[point])
         candidate = Candidate(
             gamma=gamma,
             eta=eta,
@@ -260,9 +293,15 @@ def _curve(
             epsilon=float(np.mean([one.epsilon for one in solved])),
             n_iterations=sum(int(one.n_iterations) for one in solved),
             converged=all(bool(one.converged) for one in solved),
+            rho=rho,
         )
         curve.append(candidate)
     return tuple(curve)
+
+
+def _order(point: _Point) -> tuple[float, float, float]:
+    gamma, eta, rho = point
+    return gamma, eta, -math.inf if rho is None else -rho
 
 
 def _choose(curve: tuple[Candidate, ...], config: Config) -> Candidate:
@@ -272,6 +311,18 @@ def _choose(curve: tuple[Candidate, ...], config: Config) -> Candidate:
     least = min(candidate.log_rank for candidate in curve)
     tied = [c for c in curve if c.log_rank - least <= c.standard_error]
     return min(tied, key=_distance_from_usual)
+
+
+def _choose_rho(curve: tuple[Candidate, ...], config: Config) -> Candidate:
+    """Return the candidate of one gamma and eta that the configured rule picks.
+
+    By the default rule no rho, or the largest, that is within a standard error.
+    """
+    if config.selection.rule == "paper":
+        return min(curve, key=lambda candidate: candidate.mean_rank)
+    least = min(candidate.log_rank for candidate in curve)
+    tied = [c for c in curve if c.log_rank - least <= c.standard_error]
+    return tied[0]
 
 
 def _distance_from_usual(candidate: Candidate) -> float:

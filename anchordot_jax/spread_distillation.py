@@ -52,7 +52,7 @@ def train_epoch(
     Args:
         state: on every device; donated.
         pools: rows and coordinates spread over the mesh (`mesh.shard_rows`), the
-            potentials on every device.
+            potentials and weights on every device.
         anchors: on every device.
         config: the schedule.
         chunks: of the pools' own rows, without what fills them up.
@@ -73,6 +73,8 @@ def train_epoch(
     by_rows, whole = PartitionSpec(ROWS), PartitionSpec()
     places: list[Any] = [*4 * [by_rows], *3 * [whole]]
     where = Pools(*places)
+    if pools.weights_x is not None:
+        where = where._replace(weights_x=whole, weights_y=whole)  # type: ignore[arg-type]
     # Every device ends with the same, which JAX's check cannot see.
     shared = jax.shard_map(
         epoch,
@@ -111,7 +113,8 @@ def pool_gradient(
     real = (start + jnp.arange(share) < b)[:, None]
     cost = geometry.cost_block(own_p, q)
     plan_rows = (pools.g[j][None, :] - cost) / pools.epsilon
-    f = pools.f[jnp.where(real[:, 0], own_i, 0)]
+    own_rows = jnp.where(real[:, 0], own_i, 0)
+    f = pools.f[own_rows]
     plan_columns = (f[:, None] - cost) / pools.epsilon
     logits, pull_back = jax.vjp(lambda params: pair_logits(params, own_x, y), params)
 
@@ -120,19 +123,26 @@ def pool_gradient(
         jnp.stack([jax.nn.logsumexp(z, axis=0) for z in masked])
     )
     rows = jax.nn.logsumexp(logits, axis=1, keepdims=True)
-    weights = jnp.where(
+    by_row, by_column = jnp.ones((share, 1)), jnp.ones((1, c))
+    if pools.weights_x is not None and pools.weights_y is not None:
+        by_row, by_column = (
+            pools.weights_x[own_rows][:, None],
+            pools.weights_y[j][None, :],
+        )
+    targets = jnp.where(
         real,
-        jax.nn.softmax(plan_rows, axis=1) / b
-        + jnp.exp(plan_columns - column_sums[0][None, :]) / c,
+        by_row * jax.nn.softmax(plan_rows, axis=1) / b
+        + by_column * jnp.exp(plan_columns - column_sums[0][None, :]) / c,
         0.0,
     )
     softmaxes = jnp.where(
         real,
-        jnp.exp(logits - rows) / b + jnp.exp(logits - column_sums[1][None, :]) / c,
+        by_row * jnp.exp(logits - rows) / b
+        + by_column * jnp.exp(logits - column_sums[1][None, :]) / c,
         0.0,
     )
-    (gradient,) = pull_back((softmaxes - weights) / 2)
-    own_loss = jnp.sum(rows, where=real) / b - jnp.sum(weights * logits)
+    (gradient,) = pull_back((softmaxes - targets) / 2)
+    own_loss = jnp.sum(by_row * rows, where=real) / b - jnp.sum(targets * logits)
     flat, unravel = ravel_pytree(gradient)
     total, summed = sum_over_devices(own_loss, flat)
-    return (total + jnp.mean(column_sums[1])) / 2, unravel(summed)
+    return (total + jnp.mean(by_column[0] * column_sums[1])) / 2, unravel(summed)

@@ -89,12 +89,17 @@ def student(x: Array, params: dict[str, Any], epsilon: float = 1e-5) -> Array:
     return unit(hidden @ kernel + np.asarray(linear["bias"], np.float64))
 
 
-def soft_loss(logits: Array, rows: Array, columns: Array) -> float:
+def soft_loss(
+    logits: Array,
+    rows: Array,
+    columns: Array,
+    weights: tuple[Array | float, Array | float] = (1.0, 1.0),
+) -> float:
     """Return half the sum of the mean cross-entropies over rows and over columns."""
     logits = np.asarray(logits, np.float64)
-    x_to_y = -(rows * log_softmax(logits, axis=1)).sum(axis=1).mean()
-    y_to_x = -(columns * log_softmax(logits, axis=0)).sum(axis=0).mean()
-    return float((x_to_y + y_to_x) / 2)
+    x_to_y = -(rows * log_softmax(logits, axis=1)).sum(axis=1)
+    y_to_x = -(columns * log_softmax(logits, axis=0)).sum(axis=0)
+    return float(((weights[0] * x_to_y).mean() + (weights[1] * y_to_x).mean()) / 2)
 
 
 def rank(scores: Array, own: int) -> float:

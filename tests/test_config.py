@@ -25,6 +25,7 @@ OTHER = {
     Config: {
         "gamma": 0.5,
         "eta": 0.03,
+        "rho": 0.3,
         "center": True,
         "seed": 7,
         "bank_size": 10,
@@ -55,6 +56,7 @@ OTHER = {
         "heldout": 0.2,
         "min_heldout": 5,
         "pool_limit": None,
+        "rhos": (1.0, 0.5),
     },
     SoftCcaConfig: {
         "ridge": 1.0,
@@ -197,6 +199,14 @@ NAN, INF = math.nan, math.inf
         (Config, "gamma", True, r"in \[0, 2\], got True"),
         (Config, "eta", 1e-5, r"in \[0.0001, 10\] \(0.02 is usual\), got 1e-05"),
         (Config, "eta", NAN, r"in \[0.0001, 10\] .* got nan"),
+        (Config, "rho", 0, "auto, inf, or a number >= 0.001 .* got 0"),
+        (Config, "rho", -INF, "auto, inf, or a number >= 0.001 .* got -inf"),
+        (Config, "rho", NAN, "auto, inf, or a number >= 0.001 .* got nan"),
+        (Config, "rho", True, "auto, inf, or a number >= 0.001 .* got True"),
+        (Config, "rho", "soft", "auto, inf, or a number >= 0.001 .* got 'soft'"),
+        (SelectionConfig, "rhos", (), r"not empty, got \(\)"),
+        (SelectionConfig, "rhos", (0.3, INF), "numbers >= 0.001, got inf"),
+        (SelectionConfig, "rhos", (0.3, 0), "numbers >= 0.001, got 0"),
         (Config, "seed", -1, "a whole number >= 0, got -1"),
         (SoftCcaConfig, "ridge", 0, "a number > 0, got 0"),
         (SoftCcaConfig, "ridge_ratio", "no", "a number > 0, got 'no'"),
@@ -239,6 +249,13 @@ def test_ends_of_ranges_are_accepted(cls, name, values):
     """The ends that the messages include are accepted."""
     for value in values:
         assert getattr(cls(**{name: value}), name) == value
+
+
+def test_no_rho_has_one_value():
+    """Inf is the balanced problem, as None is: equal fits have equal digests."""
+    assert Config(rho=INF) == Config(rho=None) == Config()
+    assert Config(rho="auto").rho == "auto"
+    assert Config(rho=1).to_dict()["rho"] == 1.0
 
 
 def test_checks_name_the_argument():
@@ -302,7 +319,7 @@ def test_digest_changes_with_every_field():
     digests = {"": Config().digest()}
     digests |= {name: config.digest() for name, config in one_other()}
     digests["recipe"] = Config(recipe="refined").digest()
-    assert len(digests) == 42
+    assert len(digests) == 44
     assert len(set(digests.values())) == len(digests)
     assert Config().digest() == digests[""]
     for digest in digests.values():
@@ -315,6 +332,7 @@ def test_digest_changes_with_every_field():
     [
         ({"gamma": 0.5}, "^gamma is a setting of the paper's recipe"),
         ({"eta": 0.5}, "^eta is a setting of the paper's recipe"),
+        ({"rho": "auto"}, "^rho is a setting of the paper's recipe"),
         ({"center": True}, "^center is a setting of the paper's recipe"),
         (
             {"distillation": {"epochs": 9}},

@@ -24,6 +24,7 @@ from anchordot_jax.coupling import (
     solve_cost,
     solve_coupling,
 )
+from anchordot_jax.sinkhorn_blocks import kernel_iterations, log_iterations
 
 N, M, R = 53, 37, 6
 EPSILON = 0.05
@@ -278,10 +279,10 @@ def test_products_or_logarithms(safe, monkeypatch):
     omega = jnp.asarray(1.3, jnp.float32)
     f, g = jnp.zeros(N), jnp.zeros(M)
     with jax.numpy_rank_promotion("allow"):
-        f, g, _ = coupling._log_iterations(problem, f, g, omega=omega, count=1)
+        f, g, _ = log_iterations(problem, f, g, omega=omega, count=1)
         start = {"omega": omega, "count": 7}
-        found = coupling._kernel_iterations(problem, cost, f, g, **start)
-        expected = coupling._log_iterations(problem, f, g, **start)
+        found = kernel_iterations(problem, cost, f, g, **start)
+        expected = log_iterations(problem, f, g, **start)
     assert np.isneginf(found[0][2])
     for one, other in zip(found[:2], expected[:2], strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)

@@ -159,6 +159,62 @@ def test_soft_loss_is_the_reference(seed, shape):
 
 @settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 10_000))
+def test_weighted_loss_is_the_reference(seed):
+    """Each row's and each column's cross-entropy counts by its weight; 1 is none."""
+    logits, rows, columns = random_targets(6, 4, seed)
+    random = np.random.default_rng(seed)
+    w, v = (jnp.asarray(random.uniform(0, 3, n), jnp.float32) for n in (6, 4))
+    found = soft_contrastive_loss(logits, rows, columns, (w, v))
+    expected = reference.soft_loss(
+        logits, np.asarray(rows), np.asarray(columns), (w, v)
+    )
+    np.testing.assert_allclose(found, expected, rtol=5e-6)
+    same = soft_contrastive_loss(logits, rows, columns, (jnp.ones(6), jnp.ones(4)))
+    plain = soft_contrastive_loss(logits, rows, columns)
+    np.testing.assert_allclose(same, plain, rtol=1e-6)
+
+
+def test_gradient_of_the_weighted_loss():
+    """It is that of plain differentiation; what weighs nothing has no part in it."""
+    logits, rows, columns = random_targets(6, 4, 3)
+    w = jnp.asarray([0.0, 3.0, 1.0, 0.5, 1.0, 0.5])
+    v = jnp.asarray([2.0, 0.0, 1.0, 1.0])
+
+    def plain(logits):
+        x_to_y = -jnp.sum(rows * jax.nn.log_softmax(logits, axis=1), axis=1)
+        y_to_x = -jnp.sum(columns * jax.nn.log_softmax(logits, axis=0), axis=0)
+        return (jnp.mean(w * x_to_y) + jnp.mean(v * y_to_x)) / 2
+
+    def loss(logits):
+        return soft_contrastive_loss(logits, rows, columns, (w, v))
+
+    np.testing.assert_allclose(
+        jax.grad(loss)(logits), jax.grad(plain)(logits), atol=1e-7
+    )
+    assert float(jnp.abs(jax.grad(loss)(logits)[0, 1])) < 1e-8
+
+
+def test_weights_of_one_train_the_same_students_and_zeros_leave_rows_out():
+    """An epoch with weights of 1 is the plain one; rows of weight 0 could be any."""
+    pools, anchors = planted()
+    ones = pools._replace(weights_x=jnp.ones(N), weights_y=jnp.ones(M))
+    # The last rows weigh nothing, and neither do the columns as targets of theirs.
+    some = jnp.where(jnp.arange(N) < 40, N / 40, 0)
+    weighted = pools._replace(weights_x=some, weights_y=jnp.zeros(M))
+    losses = []
+    for case in (pools, ones, weighted):
+        _, metrics = train_epoch(
+            start(STILL), case, anchors, config=STILL, chunks=CHUNKS,
+            key=jax.random.key(1),
+        )  # fmt: skip
+        losses.append(float(metrics.pool_loss))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    # Columns count nothing and rows as before on average: about half is left.
+    assert losses[2] == pytest.approx(losses[0] / 2, rel=0.2)
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 10_000))
 def test_info_nce_is_the_soft_loss_of_the_identity(seed):
     """InfoNCE is the soft loss with identity targets."""
     logits, _, _ = random_targets(6, 6, seed)

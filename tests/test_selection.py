@@ -158,11 +158,78 @@ def test_rules_by_hand(rule, curve, chosen):
     assert (found.gamma, found.eta) == chosen
 
 
+def test_rho_rules_by_hand():
+    """No rho, or the largest, that is within a standard error; or the paper's rule."""
+    curve = [
+        candidate(0.75, 0.02, 3.2, 0.15, 9.0),
+        candidate(0.75, 0.02, 3.1, 0.12, 8.0)._replace(rho=1.0),
+        candidate(0.75, 0.02, 3.0, 0.0, 8.5)._replace(rho=0.3),
+    ]
+    assert selection._choose_rho(tuple(curve), Config()).rho == 1.0
+    curve[0] = curve[0]._replace(standard_error=0.21)
+    assert selection._choose_rho(tuple(curve), Config()).rho is None
+    curve[2] = curve[2]._replace(mean_rank=7.5)
+    config = Config(selection=SelectionConfig(rule="paper"))
+    assert selection._choose_rho(tuple(curve), config).rho == 0.3
+
+
+RHO_ALONE = Config(
+    gamma=0.75,
+    eta=0.05,
+    rho="auto",
+    selection=dataclasses.replace(GRID, min_heldout=30),
+)
+
+
+def test_pools_of_the_same_items_need_no_rho():
+    """Every item has its match, so that keeping to the marginals is right."""
+    x, y = two_views(40, 1)
+    found = select(*two_views(30, 0), x, y[::-1], RHO_ALONE, key=jax.random.key(0))
+    assert found.rho is None
+    assert (found.gamma, found.eta, found.n_heldout) == (0.75, 0.05, 30)
+    assert "No rho was clearly better" in found.reason
+    assert [c.rho for c in found.curve] == [None, 1.0, 0.3, 0.1]
+    assert all(candidate.converged for candidate in found.curve)
+    ranks = [candidate.log_rank for candidate in found.curve]
+    assert ranks[0] < 0.05 < ranks[-1]
+
+
+def test_pools_of_other_items_gain_by_a_rho():
+    """40 items and 30 others have marginals that do not fit; the ranks show it."""
+    told = []
+    found = select(
+        *problem(), RHO_ALONE, key=jax.random.key(0), progress=lambda *p: told.append(p)
+    )
+    assert found.rho == 0.3
+    assert found.reason == "Chosen by the ranks of 30 held-out anchors."
+    assert told == [(i, 40) for i in range(1, 41)]
+    alone = dataclasses.replace(RHO_ALONE, rho=None, eta="auto", gamma=0.75)
+    balanced = select(*problem(), alone, key=jax.random.key(0)).curve[0]
+    assert found.curve[0].log_rank == balanced.log_rank
+    assert found.curve[2].log_rank < balanced.log_rank - 0.05
+
+
+def test_a_rho_given_is_that_of_every_candidate():
+    """The other settings are then chosen with it; alone there is nothing to choose."""
+    told = []
+    config = dataclasses.replace(CONFIG, rho=0.3, eta=0.05)
+    found = select(
+        *problem(), config, key=jax.random.key(3), progress=lambda *p: told.append(p)
+    )
+    assert found.rho == 0.3
+    assert {c.rho for c in found.curve} == {0.3}
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    given = select(*problem(), Config(gamma=1, eta=1, rho=2), key=jax.random.key(3))
+    assert (given.rho, given.curve) == (2.0, ())
+    few = select(*problem(n_anchors=9), Config(rho="auto"), key=jax.random.key(3))
+    assert few.rho is None
+
+
 def test_standard_error_is_that_of_paired_anchors():
     """Two directions of an anchor are averaged before the error is taken."""
     ranks = {
-        (0.5, 0.02): [np.array([1.0, 2.0, 4.0, 8.0])],
-        (0.75, 0.02): [np.array([2.0, 2.0, 4.0, 32.0])],
+        (0.5, 0.02, None): [np.array([1.0, 2.0, 4.0, 8.0])],
+        (0.75, 0.02, None): [np.array([2.0, 2.0, 4.0, 32.0])],
     }
     _, _, solved = solved_pools()
     best, other = selection._curve(ranks, {point: [solved] for point in ranks})
@@ -333,13 +400,13 @@ def test_warm_starts_change_no_rank():
     )
     key = jax.random.key(3)
     draw = next(selection._draws(*arrays, config=config, key=key))
-    etas = (0.05, 0.1, 0.2)
-    path = list(selection._eta_path(draw, 0.5, etas, config, key=key))
-    assert [eta for eta, _, _ in path] == [0.2, 0.1, 0.05]
+    points = [(0.5, eta, None) for eta in (0.2, 0.1, 0.05)]
+    path = list(selection._path(draw, points, config, key=key))
+    assert [point for point, _, _ in path] == points
     maps = profiles.coordinate_maps(draw.basis_x, draw.basis_y, 0.5)
     x, y = profiles.coordinates(draw.x, draw.y, maps)
     median = geometry.sampled_median_cost(x, y, key=key)
-    for eta, warm, ranks in path:
+    for (_, eta, _), warm, ranks in path:
         np.testing.assert_allclose(warm.epsilon, eta * median, rtol=1e-6)
         cold = coupling.solve_coupling(x, y, eta * median, config=config.coupling)
         expected = heldout_ranks(x, y, cold, n_heldout=draw.n_heldout)

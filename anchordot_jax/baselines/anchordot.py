@@ -25,7 +25,7 @@ def fit_anchordot(
 def choose_anchordot(
     anchors: Anchors, pools: Pools, *, settings: Config, key: jax.Array
 ) -> tuple[Config, int]:
-    """Return the settings with the gamma and eta that a fit would choose itself."""
+    """Return the settings with the gamma, eta and rho that a fit would choose."""
     config = dataclasses.replace(settings, seed=seed_of(key))
     chosen = selection.select(
         jnp.asarray(anchors.x),
@@ -35,7 +35,9 @@ def choose_anchordot(
         config,
         key=alignment.selection_key(config),
     )
-    settings = dataclasses.replace(settings, gamma=chosen.gamma, eta=chosen.eta)
+    settings = dataclasses.replace(
+        settings, gamma=chosen.gamma, eta=chosen.eta, rho=chosen.rho
+    )
     return settings, chosen.n_heldout
 
 

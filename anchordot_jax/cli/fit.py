@@ -189,6 +189,7 @@ class Fit:
                 "model": str(run.model),
                 "already_complete": resumed,
                 **_chosen(model),
+                **_masses(model),
                 "converged": model.info["converged"],
                 "seconds": seconds,
                 "metrics": dict(model.metrics),
@@ -207,6 +208,12 @@ class Fit:
             + "."
         )
         print(info["choice"] + f" {info['sinkhorn_iterations']} Sinkhorn iterations.")
+        if "mass" in info:
+            print(
+                f"The plan's mass is {info['mass']:.3g}; less than a tenth of the mean "
+                f"is kept by {info['little_mass_x']:.1%} of the x items and "
+                f"{info['little_mass_y']:.1%} of the y items."
+            )
         if seconds:
             print(
                 "Seconds: "
@@ -220,5 +227,11 @@ class Fit:
 
 def _chosen(model: "AlignedModel") -> dict[str, float]:
     """Return what the recipe chooses by held-out anchors."""
-    names = ("gamma", "eta", "ridge", "ridge_ratio", "sharpness")
+    names = ("gamma", "eta", "rho", "ridge", "ridge_ratio", "sharpness")
+    return {name: model.info[name] for name in names if name in model.info}
+
+
+def _masses(model: "AlignedModel") -> dict[str, float]:
+    """Return what an unbalanced plan leaves out."""
+    names = ("mass", "little_mass_x", "little_mass_y")
     return {name: model.info[name] for name in names if name in model.info}

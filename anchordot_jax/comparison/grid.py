@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchordot_jax import files
+from anchordot_jax import dotted, files
 from anchordot_jax.baselines.protocol import Method
 from anchordot_jax.comparison.cell import SCHEMA, run_cell, settings_of
 from anchordot_jax.comparison.problem import Problem
@@ -86,8 +86,8 @@ def _read_cell(
         raise InputError(
             f"{path} is of other anchors, pools or test items; choose another --out."
         )
-    expected = _as_json(settings_of(method, short=short))
-    if result.get("settings") != expected:
+    expected = _given(dataclasses.asdict(settings_of(method, short=short)))
+    if _given(result.get("settings", {})) != expected:
         raise InputError(
             f"{path} is of other settings of {method.name}; delete it or choose "
             f"another --out."
@@ -95,8 +95,13 @@ def _read_cell(
     return None if result.get("status") == "failed" else result
 
 
-def _as_json(settings: Any) -> Any:
-    return json.loads(json.dumps(dataclasses.asdict(settings)))
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings by path, as JSON values, without those that are None.
+
+    A result from before a setting existed lacks it; None is then what it was made with.
+    """
+    values = json.loads(json.dumps(settings))
+    return {k: v for k, v in dotted.flatten(values).items() if v is not None}
 
 
 def _check_same(result: dict[str, Any], digest: str) -> None:

@@ -53,6 +53,8 @@ def _facts(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
         "n_pool_y": "unpaired y items",
         "gamma": "gamma",
         "eta": "eta",
+        "rho": "rho",
+        "mass": "mass of the plan",
         "ridge": "ridge",
         "ridge_ratio": "ratio of the ridges",
         "sharpness": "sharpness of the plan",

@@ -184,7 +184,9 @@ class RunFolder:
         """Store the potentials, epsilon and the error curve."""
         if not is_first_process():
             return
-        tensors = {k: np.asarray(v) for k, v in coupling._asdict().items()}
+        # What a plan with its marginals does not have is left out.
+        parts = {k: v for k, v in coupling._asdict().items() if v is not None}
+        tensors = {k: np.asarray(v) for k, v in parts.items()}
         with files.replacing(self.path / "coupling.safetensors") as temporary:
             safetensors.numpy.save_file(tensors, temporary)
 
@@ -199,7 +201,8 @@ class RunFolder:
             raise InputError(
                 f"{path} could not be read: {error}; delete it to solve again."
             ) from None
-        if tensors.keys() != set(Coupling._fields):
+        every, soft = set(Coupling._fields), set(Coupling._field_defaults)
+        if tensors.keys() not in (every, every - soft):
             raise InputError(
                 f"{path} does not hold a coupling; delete it to solve again."
             )

@@ -181,6 +181,13 @@ def test_results_of_other_data_are_never_mixed_in(tmp_path: Path) -> None:
         run(tmp_path, method(), problem_of=lambda seed: problem(seed + 7))
 
 
+def test_a_setting_that_came_later_is_none_in_older_results() -> None:
+    older = {"gamma": 0.5, "selection": {"etas": [0.1]}}
+    newer = {"gamma": 0.5, "rho": None, "selection": {"etas": (0.1,), "rhos": None}}
+    assert grid._given(older) == grid._given(newer)
+    assert grid._given(older) != grid._given({**newer, "rho": 0.3})
+
+
 def test_results_of_other_settings_are_never_mixed_in(tmp_path: Path) -> None:
     run(tmp_path, method())
     with pytest.raises(InputError, match="is of other settings of planted"):

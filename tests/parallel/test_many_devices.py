@@ -72,23 +72,31 @@ def test_spread_potentials(devices):
 
 
 @spread
-def test_spread_marginals_and_start():
+@pytest.mark.parametrize("rho", [None, 0.3])
+def test_spread_marginals_and_start(rho):
     """Weights with zeros and given potentials are spread like the rows."""
     x, y = pools()
     random = np.random.default_rng(0)
     a, b = random.uniform(0.5, 2, N), random.uniform(0.5, 2, M)
     a[4] = 0
-    given = {"a": a / a.sum(), "b": b / b.sum(), "config": STREAMED}
+    given = {"a": a / a.sum(), "b": b / b.sum(), "config": STREAMED, "rho": rho}
     one = solve_coupling(x, y, 0.05, **given)
     init = (np.where(np.isfinite(one.f), one.f, 0), one.g)
     many = solve_coupling(x, y, 0.05, **given, init=init, mesh=make_mesh("all"))
-    assert int(many.n_iterations) < int(one.n_iterations)
+    if rho is None:
+        assert int(many.n_iterations) < int(one.n_iterations)
     assert np.isneginf(many.f[4])
     finite = np.isfinite(one.f)
     ours = reference.centred(np.asarray(many.f)[finite], np.asarray(many.g))
     theirs = reference.centred(np.asarray(one.f)[finite], np.asarray(one.g))
     for left, right in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(left, right, rtol=0, atol=1e-3 * 0.05)
+    if rho is not None:
+        assert float(many.mass) == pytest.approx(float(one.mass), rel=1e-4)
+        assert many.log_mass_x.shape == (N,)
+        assert len(many.log_mass_x.sharding.device_set) == DEVICES
+        np.testing.assert_allclose(many.log_mass_x, one.log_mass_x, atol=1e-3)
+        np.testing.assert_allclose(many.log_mass_y, one.log_mass_y, atol=1e-3)
 
 
 @spread
@@ -109,8 +117,8 @@ def test_spread_median(n, m):
 
 
 @spread
-@pytest.mark.parametrize("devices", ["8", "3"])
-def test_spread_epochs(devices):
+@pytest.mark.parametrize(("devices", "weighted"), [("8", False), ("3", True)])
+def test_spread_epochs(devices, weighted):
     """Five epochs of chunks of 20, which 8 and 3 do not divide: the same students."""
     random = np.random.default_rng(0)
     x, y = random.normal(size=(N, DIM_X)), random.normal(size=(M, DIM_Y))
@@ -129,6 +137,11 @@ def test_spread_epochs(devices):
     placed = [shard_rows(side, mesh) for side in rows]
     spread_pools = distillation.Pools(*placed, *replicate(potentials, mesh))
     one, single = start, distillation.Pools(*rows, *potentials)
+    if weighted:
+        w, v = (jnp.asarray(random.uniform(0, 2, n), jnp.float32) for n in (N, M))
+        single = single._replace(weights_x=w, weights_y=v)
+        w, v = replicate((w, v), mesh)
+        spread_pools = spread_pools._replace(weights_x=w, weights_y=v)
     for _ in range(CONFIG.epochs):
         settings = {"config": CONFIG, "chunks": chunks}
         one, expected = distillation.train_epoch(
@@ -146,7 +159,7 @@ def test_spread_epochs(devices):
     assert float(expected.logit_scale) != pytest.approx(1 / 0.07, rel=1e-4)
 
 
-SPREAD_CHECKS = 8
+SPREAD_CHECKS = 9
 
 
 @pytest.mark.parametrize("devices", ["none", "0", "-1", "1.5", "10000"])

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors
 
 from anchordot_jax import files
 from anchordot_jax.coupling import Coupling
@@ -24,10 +25,11 @@ CHOICE = Selection(
     eta=0.05,
     curve=(
         Candidate(0.5, 0.05, 1 / 3, 0.1, 0.0, 0.5, 1.0, 1e-2, 40, True),
-        Candidate(1.0, 0.05, 2 / 3, 0.2, 0.1, 0.0, 1.0, 1e-2, 1000, False),
+        Candidate(1.0, 0.05, 2 / 3, 0.2, 0.1, 0.0, 1.0, 1e-2, 1000, False, 0.3),
     ),
     n_heldout=3,
     reason="Chosen by the ranks of 3 held-out anchors.",
+    rho=0.3,
 )
 SOLVED = Coupling(
     f=jnp.linspace(-1, 1, 5, dtype=jnp.float32),
@@ -73,6 +75,15 @@ def test_the_same_run_is_opened_again(run: RunFolder) -> None:
     before = tree(run.path)
     assert RunFolder.open(run.path, IDENTITY) == run
     assert tree(run.path) == before
+
+
+def test_a_setting_that_came_later_continues_older_runs(run: RunFolder) -> None:
+    """An older run lacks it; None is what it was made with, any other value is not."""
+    assert RunFolder.open(run.path, changed(rho=None)) == run
+    with pytest.raises(
+        InputError, match=r"another config\.rho: None there, 0\.3 asked"
+    ):
+        RunFolder.open(run.path, changed(rho=0.3))
 
 
 @pytest.mark.parametrize(
@@ -181,8 +192,35 @@ def test_a_coupling_survives_a_round_trip(run: RunFolder) -> None:
     run.save_coupling(SOLVED)
     loaded = run.load_coupling()
     assert loaded is not None
-    for name, value in SOLVED._asdict().items():
+    same_coupling(loaded, SOLVED)
+    with safetensors.safe_open(run.path / "coupling.safetensors", "numpy") as stored:
+        assert set(stored.keys()) == set(Coupling._fields[:7])
+
+
+def test_a_coupling_of_soft_marginals_survives_a_round_trip(run: RunFolder) -> None:
+    """rho, the mass and the rows' masses come back; some of them alone are refused."""
+    soft = SOLVED._replace(
+        rho=jnp.asarray(0.3, jnp.float32),
+        mass=jnp.asarray(0.7, jnp.float32),
+        log_mass_x=jnp.linspace(-3, 0, 5, dtype=jnp.float32),
+        log_mass_y=jnp.asarray([0.1, -jnp.inf, -2.0], jnp.float32),
+    )
+    run.save_coupling(soft)
+    loaded = run.load_coupling()
+    assert loaded is not None
+    same_coupling(loaded, soft)
+    run.save_coupling(soft._replace(mass=None))
+    with pytest.raises(InputError, match="does not hold a coupling; delete it"):
+        run.load_coupling()
+
+
+def same_coupling(loaded: Coupling, expected: Coupling) -> None:
+    """Assert that two couplings are the same, bit by bit."""
+    for name, value in expected._asdict().items():
         stored = getattr(loaded, name)
+        if value is None:
+            assert stored is None, name
+            continue
         assert (stored.dtype, stored.shape) == (value.dtype, value.shape), name
         np.testing.assert_array_equal(stored, value)
 

@@ -11,6 +11,7 @@ the reference measure 1 instead of ab^T.
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from anchordot_jax import geometry
@@ -78,7 +79,9 @@ class SoftKernelGeometry(geometry.KernelGeometry):
     ) -> Array:
         """Return marginal / (P scaling)^tau for axis 1, with P^T for axis 0."""
         tau = self._taus[0] if axis == 1 else self._taus[1]
-        factor: Array = marginal / self.apply_kernel(scaling, axis=axis) ** tau
+        sums = self.apply_kernel(scaling, axis=axis)
+        # A row of no weight has no plan either.
+        factor: Array = marginal / jnp.where(sums == 0, 1, sums) ** tau
         return factor
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
