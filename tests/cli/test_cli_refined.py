@@ -45,6 +45,7 @@ RUN_FILES = [
     "results/seconds.json",
     "results/test.json",
     "selection.json",
+    "sources.json",
     "splits.json",
     "start.safetensors",
 ]
