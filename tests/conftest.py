@@ -16,7 +16,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Tests, workers and the processes that tests start share them, and so does the next
     run. `pytest --cache-clear` begins anew.
     """
-    if config.cache is None:
+    if not config.pluginmanager.hasplugin("cacheprovider") or config.cache is None:
         return
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("jax")))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
