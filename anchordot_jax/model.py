@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from anchordot_jax import dotted, evaluation, maps, matching
 from anchordot_jax.data import EmbeddingSource, validation
 from anchordot_jax.errors import InputError
+from anchordot_jax.export import exporting, hub
 from anchordot_jax.fit_inputs import as_float32
 from anchordot_jax.matching.bank import Bank, make_bank
 from anchordot_jax.runs import card, model_folder
@@ -285,20 +286,33 @@ class AlignedModel:
             _bank_tensors(self.bank),
         )
 
+    def export(self, folder: str | Path, fmt: exporting.Format) -> exporting.Export:
+        """Write both students for programs without JAX, see `export.exporting`.
+
+        Raises:
+            InputError: maps of another kind, a place that cannot be written to, or a
+                library that is missing.
+        """
+        if self.kind != "students":
+            raise InputError(
+                f"Only students can be exported, and this model holds {self.kind} maps "
+                f"(method {self.info.get('method', 'unknown')})."
+            )
+        return exporting.export_students(
+            Path(folder), fmt, self.params, info=self.info, metrics=self.metrics
+        )
+
     @classmethod
     def load(cls, folder: str | Path) -> "AlignedModel":
         """Return the model of a model folder, or of a run folder that has finished.
 
+        `hf:USER/NAME` and `hf:USER/NAME@REVISION` name one on the Hugging Face hub.
+
         Raises:
             InputError: no model there, a file missing or damaged, or a newer schema.
         """
-        folder = Path(folder)
-        if (folder / "model").is_dir():
-            folder = folder / "model"
-        elif (folder / "env.json").is_file():
-            raise InputError(
-                f"{folder} is a run that has no model yet; repeat its fit to finish it."
-            )
+        place = hub.fetch(str(folder)) if hub.is_address(folder) else Path(folder)
+        folder = model_folder.locate(place)
         contents = model_folder.read_model(folder)
         info = {k: v for k, v in contents.config.items() if k != "schema"}
         params = _checked_params(contents.tensors, info, folder)

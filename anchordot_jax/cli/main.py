@@ -17,9 +17,11 @@ from anchordot_jax.cli.demo import Demo
 from anchordot_jax.cli.diagnose import Diagnose
 from anchordot_jax.cli.embed import Embed
 from anchordot_jax.cli.eval import Eval
+from anchordot_jax.cli.export import Export
 from anchordot_jax.cli.extract import Extract
 from anchordot_jax.cli.fit import Fit
 from anchordot_jax.cli.inspect import Inspect
+from anchordot_jax.cli.push import Push
 from anchordot_jax.cli.search import Search
 from anchordot_jax.errors import InputError
 
@@ -33,6 +35,8 @@ Command = (
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
     | Annotated[Extract, tyro.conf.subcommand("extract")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Push, tyro.conf.subcommand("push")]
 )
 
 DESCRIPTION = """\

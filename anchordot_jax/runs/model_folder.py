@@ -19,6 +19,7 @@ from anchordot_jax.errors import InputError
 SCHEMA = 1
 FILES = frozenset({"config.json", "model.safetensors", "README.md", "metrics.json"})
 BANK = "bank.safetensors"
+ALL_FILES = FILES | {BANK}
 
 
 class ModelContents(NamedTuple):
@@ -54,6 +55,21 @@ def write_model(
         files.write_json(temporary / "config.json", {"schema": SCHEMA, **config})
         files.write_json(temporary / "metrics.json", {"schema": SCHEMA, **metrics})
         (temporary / "README.md").write_text(card, encoding="utf-8")
+
+
+def locate(folder: Path) -> Path:
+    """Return the model folder of a run folder, or the folder itself.
+
+    Raises:
+        InputError: a run that has no model yet.
+    """
+    if (folder / "model").is_dir():
+        return folder / "model"
+    if (folder / "env.json").is_file():
+        raise InputError(
+            f"{folder} is a run that has no model yet; repeat its fit to finish it."
+        )
+    return folder
 
 
 def read_model(folder: Path) -> ModelContents:
@@ -102,6 +118,6 @@ def _may_replace(folder: Path) -> bool:
     names = {path.name for path in folder.iterdir()}
     if not names:
         return True
-    if "config.json" not in names or not names <= FILES | {BANK}:
+    if "config.json" not in names or not names <= ALL_FILES:
         return False
     return "schema" in files.read_json(folder / "config.json", f"The folder {folder}")

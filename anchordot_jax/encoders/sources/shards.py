@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anchordot_jax.encoders.base import reason
 from anchordot_jax.encoders.images import SUFFIXES
 from anchordot_jax.encoders.sources.base import Record, Source, digest_listing
-from anchordot_jax.errors import InputError
+from anchordot_jax.errors import InputError, reason
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchordot_jax.encoders.base import Kind, reason
+from anchordot_jax.encoders.base import Kind
 from anchordot_jax.encoders.sources.base import (
     Record,
     Source,
     digest_files,
     open_text,
 )
-from anchordot_jax.errors import InputError
+from anchordot_jax.errors import InputError, reason
 
 csv.field_size_limit(1 << 26)
 CHEBI_SPLITS = {
