@@ -15,6 +15,7 @@ import tyro
 from anchordot_jax.cli.compare import Compare
 from anchordot_jax.cli.demo import Demo
 from anchordot_jax.cli.diagnose import Diagnose
+from anchordot_jax.cli.doctor import Doctor
 from anchordot_jax.cli.embed import Embed
 from anchordot_jax.cli.eval import Eval
 from anchordot_jax.cli.export import Export
@@ -37,6 +38,7 @@ Command = (
     | Annotated[Extract, tyro.conf.subcommand("extract")]
     | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Push, tyro.conf.subcommand("push")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
 
 DESCRIPTION = """\

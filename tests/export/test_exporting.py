@@ -1,6 +1,5 @@
 """Exported students: run by onnxruntime and torch, they are JAX's to 1e-5."""
 
-import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from anchordot_jax.errors import InputError
 from anchordot_jax.export import onnx_graph
 from anchordot_jax.maps.linear import linear_side
 from anchordot_jax.students import init_params
-from planted import fitted
 
 
 def trained(dim_x: int = 384, dim_y: int = 70, dim: int = 96) -> AlignedModel:
@@ -118,7 +116,7 @@ def test_torch_files_are_written_without_torch(
 ) -> None:
     """Writing needs no torch; the comparison is then left out, and that is said."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    done = fitted().export(tmp_path / "out", "torch")
+    done = trained(12, 9, 8).export(tmp_path / "out", "torch")
     assert done.difference is None
     assert "model.safetensors" in done.names
 
@@ -140,11 +138,11 @@ def test_a_missing_library_is_named(
     """Without onnx the sentence says which extra brings it."""
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"onnx.*pip install 'anchordot-jax\[export\]"):
-        fitted().export(tmp_path / "deep" / "out", "onnx")
+        trained(12, 9, 8).export(tmp_path / "deep" / "out", "onnx")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     """From Python, where no parser checks it."""
     with pytest.raises(InputError, match="must be onnx or torch, got 'tf'"):
-        dataclasses.replace(fitted()).export(tmp_path, "tf")  # type: ignore[arg-type]
+        trained(12, 9, 8).export(tmp_path, "tf")  # type: ignore[arg-type]
