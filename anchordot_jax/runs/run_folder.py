@@ -47,6 +47,8 @@ OURS = (
     "checkpoints",
     "model",
     "results",
+    "tensorboard",
+    "wandb",
     "plots",
     "report.html",
 )
