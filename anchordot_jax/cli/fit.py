@@ -72,6 +72,7 @@ class Fit:
         from anchordot_jax.cli.progress import TerminalListener
         from anchordot_jax.listeners import Interrupted
         from anchordot_jax.parallel import mesh
+        from anchordot_jax.runs.lock import sole_writer
         from anchordot_jax.tracking.listening import TrackingListener
         from anchordot_jax.tracking.trackers import open_trackers, tracker_names
 
@@ -80,14 +81,13 @@ class Fit:
         data, split = self._load()
         follows = not mesh.is_first_process()
         quiet = self.quiet or self.json or follows
-        with TerminalListener(quiet=quiet) as shown:
+        with TerminalListener(quiet=quiet) as shown, sole_writer(self.out):
             run = self._open_run(data, split)
             resumed = run.finished
-            opened = [] if follows or resumed else trackers
-            settings = self.config.to_dict()
-            with TrackingListener(
-                shown, open_trackers(opened, run.path, settings)
-            ) as listener:
+            opened = open_trackers(
+                () if follows or resumed else trackers, run.path, self.config.to_dict()
+            )
+            with TrackingListener(shown, opened) as listener:
                 try:
                     result = fit_data(
                         data, self.config, run=run, listener=listener, mesh=spread
@@ -178,7 +178,7 @@ class Fit:
         metrics = model.evaluate_both(x, y, split.test_pairs)
         run.save_result("test", {"task": "retrieval", "metrics": metrics})
         model = dataclasses.replace(model, metrics=metrics)
-        model.save(run.model)
+        model.save_results(run.model)
         return model
 
     def _print(

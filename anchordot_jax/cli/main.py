@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -66,6 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ANCHORDOT_TRACEBACK"):
             raise
+        if is_disk_full(error):
+            _say(
+                "failed: the disk is full; free some space, and the same command again "
+                "goes on from what was stored."
+            )
+            return 1
         _say(
             f"failed: {type(error).__name__}: {error} (set ANCHORDOT_TRACEBACK=1 to "
             f"see where)"
@@ -93,6 +100,19 @@ def _parse(arguments: Sequence[str] | None) -> Command:
             cause = cause.__context__
         print(said.getvalue(), end="", file=sys.stderr)
         raise
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether any library's error, or its cause, means a full disk or quota."""
+    codes = (errno.ENOSPC, errno.EDQUOT)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in codes:
+            return True
+        if any(os.strerror(code) in str(cause) for code in codes):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _say(message: str) -> None:

@@ -1,11 +1,18 @@
-"""Training checkpoints: the state after some epochs, kept by Orbax."""
+"""Training checkpoints: the state after some epochs, kept by Orbax.
+
+Beside each state lies a digest of its numbers, so that a damaged one is never trained
+on.
+"""
 
 from pathlib import Path
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from anchordot_jax.distillation import TrainState
+from anchordot_jax.errors import InputError, reason
+from anchordot_jax.runs.tensors import tensor_digest
 
 KEPT = 2
 
@@ -13,7 +20,10 @@ KEPT = 2
 def save_checkpoint(folder: Path, state: TrainState) -> None:
     """Write the state as step `state.epoch`; the two newest steps are kept."""
     with _manager(folder) as manager:
-        arguments = ocp.args.StandardSave(state)
+        arguments = ocp.args.Composite(
+            state=ocp.args.StandardSave(state),
+            digest=ocp.args.JsonSave({"sha256": _digest(state)}),
+        )
         manager.save(int(state.epoch), args=arguments, force=True)
 
 
@@ -21,18 +31,45 @@ def restore_checkpoint(folder: Path, template: TrainState) -> TrainState | None:
     """Return the newest saved state, or None where there is none.
 
     The template gives the tree and shapes; its values are not used.
+
+    Raises:
+        InputError: the newest checkpoint is damaged.
     """
     if not folder.is_dir():
         return None
-    with _manager(folder) as manager:
-        step = manager.latest_step()
-        if step is None:
-            return None
-        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, template)
-        state: TrainState = manager.restore(
-            step, args=ocp.args.StandardRestore(abstract)
+    abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, template)
+    try:
+        with _manager(folder) as manager:
+            step = manager.latest_step()
+            if step is None:
+                return None
+            found = manager.restore(
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.StandardRestore(abstract),
+                    digest=ocp.args.JsonRestore(),
+                ),
+            )
+    except Exception as error:
+        raise InputError(
+            f"{folder} holds a checkpoint that cannot be read "
+            f"({type(error).__name__}: {reason(error)}); delete that folder to train "
+            f"from the start."
+        ) from error
+    state: TrainState = found.state
+    if (found.digest or {}).get("sha256") != _digest(state):
+        raise InputError(
+            f"{folder} holds a damaged checkpoint (the sha256 of its numbers differs); "
+            f"delete that folder to train from the start."
         )
-        return state
+    return state
+
+
+def _digest(state: TrainState) -> str:
+    leaves, _ = jax.tree.flatten_with_path(state)
+    return tensor_digest(
+        {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    )
 
 
 def _manager(folder: Path) -> ocp.CheckpointManager:

@@ -1,7 +1,8 @@
 """The folder that is the model.
 
 config.json, model.safetensors, README.md (the card) and metrics.json, and where the
-model corrects hubs its query bank, bank.safetensors. Reading it needs neither the
+model corrects hubs its query bank, bank.safetensors. Each but the card holds a sha256
+of its contents. Reading it needs neither the
 transport solver nor the checkpoint library.
 """
 
@@ -10,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from anchordot_jax import files
 from anchordot_jax.errors import InputError
+from anchordot_jax.runs.tensors import read_tensors, write_tensors
 
 SCHEMA = 1
 FILES = frozenset({"config.json", "model.safetensors", "README.md", "metrics.json"})
@@ -49,12 +49,21 @@ def write_model(
             f"choose another place."
         )
     with files.replacing_folder(folder) as temporary:
-        _write_tensors(temporary / "model.safetensors", tensors)
+        write_tensors(temporary / "model.safetensors", tensors)
         if bank:
-            _write_tensors(temporary / BANK, bank)
-        files.write_json(temporary / "config.json", {"schema": SCHEMA, **config})
-        files.write_json(temporary / "metrics.json", {"schema": SCHEMA, **metrics})
+            write_tensors(temporary / BANK, bank)
+        for name, values in (("config.json", config), ("metrics.json", metrics)):
+            record = files.sealed({"schema": SCHEMA, **values})
+            files.write_json(temporary / name, record)
         (temporary / "README.md").write_text(card, encoding="utf-8")
+
+
+def write_results(folder: Path, metrics: Mapping[str, Any], card: str) -> None:
+    """Replace a model's results and its card, the rest staying as it is."""
+    with files.replacing(folder / "README.md") as temporary:
+        temporary.write_text(card, encoding="utf-8")
+    record = files.sealed({"schema": SCHEMA, **metrics})
+    files.write_json(folder / "metrics.json", record)
 
 
 def locate(folder: Path) -> Path:
@@ -85,30 +94,19 @@ def read_model(folder: Path) -> ModelContents:
     config = files.read_json(folder / "config.json", what)
     files.check_schema(config, SCHEMA, what)
     metrics = files.read_json(folder / "metrics.json", what)
+    for name, values in (("config.json", config), ("metrics.json", metrics)):
+        files.check_seal(values, folder / name)
+        values.pop(files.SEAL, None)
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise InputError(f"{what} has no model.safetensors ({weights}).")
     bank = folder / BANK
     return ModelContents(
-        _read_tensors(weights),
+        read_tensors(weights),
         config,
         metrics,
-        _read_tensors(bank) if bank.is_file() else {},
+        read_tensors(bank) if bank.is_file() else {},
     )
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    tensors = {k: np.array(v, order="C") for k, v in tensors.items()}
-    safetensors.numpy.save_file(tensors, path, metadata={"format": "np"})
-
-
-def _read_tensors(path: Path) -> dict[str, np.ndarray]:
-    try:
-        tensors: dict[str, np.ndarray] = safetensors.numpy.load_file(path)
-    except (OSError, safetensors.SafetensorError, AttributeError, KeyError) as error:
-        # The last two for a type that NumPy lacks, such as floats of 8 bits.
-        raise InputError(f"{path} could not be read: {error}.") from None
-    return tensors
 
 
 def _may_replace(folder: Path) -> bool:
