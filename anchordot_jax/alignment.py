@@ -206,9 +206,10 @@ def fit_data(
     model = AlignedModel(params=params, info=_info(data, config, chosen, solved, dim))
     model = _with_bank(model, data, config, keys)
     if run is not None:
+        run.save_result("seconds", {"seconds": seconds})
+        # The model comes last: with it the run counts as finished.
         if is_first_process():
             model.save(run.model)
-        run.save_result("seconds", {"seconds": seconds})
         run.drop_checkpoints()
         wait_for_all("the model is stored")
     return FitResult(model, chosen, solved, seconds)

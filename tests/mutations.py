@@ -151,8 +151,9 @@ def _splice(data: bytearray, draws: Draws, other: bytes) -> None:
     data[start:] = other[int(draws.integers(max(1, len(other)))) :]
 
 
-def _replace(data: bytearray, draws: Draws, other: bytes) -> None:
-    data[:] = other
+def _rarely_replace(data: bytearray, draws: Draws, other: bytes) -> None:
+    if draws.integers(3) == 0:
+        data[:] = other
 
 
 MUTATIONS: tuple[Callable[[bytearray, Draws, bytes], None], ...] = (
@@ -167,7 +168,7 @@ MUTATIONS: tuple[Callable[[bytearray, Draws, bytes], None], ...] = (
     _word,
     _word,
     _splice,
-    _replace,
+    _rarely_replace,
 )
 
 
@@ -180,7 +181,7 @@ def mutated(good: bytes, other: bytes, draws: Draws) -> bytes:
         draws: decides.
     """
     data = bytearray(good)
-    for _ in range(int(draws.integers(1, 4))):
+    for _ in range(int(draws.choice((1, 1, 1, 1, 2, 3)))):
         if not data:
             break
         MUTATIONS[int(draws.integers(len(MUTATIONS)))](data, draws, other)

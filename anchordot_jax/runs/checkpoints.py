@@ -4,6 +4,9 @@ Beside each state lies a digest of its numbers, so that a damaged one is never t
 on.
 """
 
+import contextlib
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -72,8 +75,17 @@ def _digest(state: TrainState) -> str:
     )
 
 
-def _manager(folder: Path) -> ocp.CheckpointManager:
+@contextlib.contextmanager
+def _manager(folder: Path) -> Iterator[ocp.CheckpointManager]:
+    """Return a context with the manager, silent about saves that were killed."""
     options = ocp.CheckpointManagerOptions(
         max_to_keep=KEPT, enable_async_checkpointing=False, create=True
     )
-    return ocp.CheckpointManager(folder.absolute(), options=options)
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with ocp.CheckpointManager(folder.absolute(), options=options) as manager:
+            yield manager
+    finally:
+        log.setLevel(level)

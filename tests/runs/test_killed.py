@@ -204,7 +204,6 @@ def test_fifty_kills_change_no_bit(forks: Forks, whole: Whole, tmp_path: Path) -
         assert_same_as(whole, folder / "run")
         if kills.total() >= KILLS:
             break
-    print(f"killed in {dict(kills)}, one fit took {whole.seconds:.1f} s")
     assert kills.total() >= KILLS
     assert min(kills[stage] for stage in STAGES) >= 2, kills
 

@@ -86,7 +86,7 @@ def _sample(
     images = [member for suffix, member in parts.items() if f".{suffix}" in SUFFIXES]
     try:
         texts = _texts(tar, parts, fields)
-    except (ValueError, tarfile.TarError, OSError) as error:
+    except (ValueError, RecursionError, tarfile.TarError, OSError) as error:
         return Record(name, {}, error=f"damaged caption: {reason(error)}")
     # The bytes' place is kept, not the open file: pictures are read by several threads.
     loaders = [

@@ -122,7 +122,7 @@ def _json_rows(stream: Any) -> Iterator[tuple[Mapping[str, Any], str]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield {}, f"not JSON: {reason(error)}"
             continue
         yield (row, "") if isinstance(row, dict) else ({}, "not a JSON object")
