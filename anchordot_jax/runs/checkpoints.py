@@ -5,7 +5,10 @@ on.
 """
 
 import contextlib
+import errno
 import logging
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +22,17 @@ from anchordot_jax.runs.tensors import tensor_digest
 
 KEPT = 2
 
+ROOM = 1 << 20
+"""Bytes that must be free beside twice the state's own: blocks of many small files."""
+
 
 def save_checkpoint(folder: Path, state: TrainState) -> None:
-    """Write the state as step `state.epoch`; the two newest steps are kept."""
+    """Write the state as step `state.epoch`; the two newest steps are kept.
+
+    Raises:
+        OSError: the disk has no room for it.
+    """
+    _check_room(folder, state)
     with _manager(folder) as manager:
         arguments = ocp.args.Composite(
             state=ocp.args.StandardSave(state),
@@ -68,6 +79,14 @@ def restore_checkpoint(folder: Path, template: TrainState) -> TrainState | None:
     return state
 
 
+def _check_room(folder: Path, state: TrainState) -> None:
+    """Raise OSError unless the disk has room: Orbax's threads fail with a traceback."""
+    folder.mkdir(parents=True, exist_ok=True)
+    needed = ROOM + 2 * sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    if shutil.disk_usage(folder).free < needed:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
 def _digest(state: TrainState) -> str:
     leaves, _ = jax.tree.flatten_with_path(state)
     return tensor_digest(
@@ -77,13 +96,13 @@ def _digest(state: TrainState) -> str:
 
 @contextlib.contextmanager
 def _manager(folder: Path) -> Iterator[ocp.CheckpointManager]:
-    """Return a context with the manager, silent about saves that were killed."""
+    """Return a context with the manager; what it logs is raised as well."""
     options = ocp.CheckpointManagerOptions(
         max_to_keep=KEPT, enable_async_checkpointing=False, create=True
     )
     log = logging.getLogger("absl")
     level = log.level
-    log.setLevel(logging.ERROR)
+    log.setLevel(logging.CRITICAL + 1)
     try:
         with ocp.CheckpointManager(folder.absolute(), options=options) as manager:
             yield manager

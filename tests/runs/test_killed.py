@@ -157,8 +157,10 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     started = Forks(tmp_path_factory.mktemp("cache"))
     yield started
     assert started.server.stdin is not None
+    assert started.server.stdout is not None
     started.server.stdin.close()
     started.server.wait(60)
+    started.server.stdout.close()
 
 
 @pytest.fixture(scope="module")
