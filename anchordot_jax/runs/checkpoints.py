@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,15 +97,20 @@ def _digest(state: TrainState) -> str:
 
 @contextlib.contextmanager
 def _manager(folder: Path) -> Iterator[ocp.CheckpointManager]:
-    """Return a context with the manager; what it logs is raised as well."""
+    """Return a context with the manager, which speaks by what it raises alone.
+
+    Its log repeats that, and so do its threads, whose event loop is gone by then.
+    """
     options = ocp.CheckpointManagerOptions(
         max_to_keep=KEPT, enable_async_checkpointing=False, create=True
     )
-    log = logging.getLogger("absl")
+    log, hook = logging.getLogger("absl"), sys.unraisablehook
     level = log.level
     log.setLevel(logging.CRITICAL + 1)
+    sys.unraisablehook = lambda unraisable: None
     try:
         with ocp.CheckpointManager(folder.absolute(), options=options) as manager:
             yield manager
     finally:
         log.setLevel(level)
+        sys.unraisablehook = hook
