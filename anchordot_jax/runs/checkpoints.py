@@ -111,6 +111,10 @@ def _manager(folder: Path) -> Iterator[ocp.CheckpointManager]:
     try:
         with ocp.CheckpointManager(folder.absolute(), options=options) as manager:
             yield manager
+    except Exception:
+        # Other tasks failed as well, which is said when they are collected, later.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
+        raise
     finally:
         log.setLevel(level)
         sys.unraisablehook = hook
