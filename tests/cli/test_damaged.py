@@ -3,6 +3,7 @@
 A damaged file must never change a result silently.
 """
 
+import gc
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -86,6 +87,8 @@ def test_a_damaged_finished_run(run: Path, cli: Cli, tmp_path: Path) -> None:
         assert (times == 0) is harmless, (path, times)
 
 
+# Orbax leaves failed tasks behind, whose end in a later command would be taken for its.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_damaged_unfinished_run(run: Path, cli: Cli, tmp_path: Path) -> None:
     """A resumed fit refuses what is damaged, or ends at the model of a whole one."""
     model = AlignedModel.load(run)
@@ -101,6 +104,7 @@ def test_a_damaged_unfinished_run(run: Path, cli: Cli, tmp_path: Path) -> None:
         # Each is a fit of its own; a checkpoint is of many small files.
         for case in damages(path, (0.5,) if path in stored else (0.0, 0.5, 0.97)):
             code, _, err = cli(*FIT, "--quiet")
+            gc.collect()
             if code == 0:
                 assert same_model(AlignedModel.load(run), model), case
                 shutil.rmtree(run)
