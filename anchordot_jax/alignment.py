@@ -49,6 +49,7 @@ from anchordot_jax.parallel.mesh import (
     shard_rows,
     wait_for_all,
 )
+from anchordot_jax.runs.lock import sole_writer
 from anchordot_jax.runs.run_folder import RunFolder, package_version
 from anchordot_jax.students import Params
 
@@ -126,11 +127,12 @@ class AnchorDOT:
             a=pool_weights(a, len(x), None if pool_x is not None else split.pool_x),
             b=pool_weights(b, len(y), None if pool_y is not None else split.pool_y),
         )
-        folder = None
-        if run is not None:
-            check_data(data)
+        if run is None:
+            return fit_data(data, self.config, listener=listener).model
+        check_data(data)
+        with sole_writer(Path(run)):
             folder = RunFolder.open(run, run_identity(data, self.config))
-        return fit_data(data, self.config, run=folder, listener=listener).model
+            return fit_data(data, self.config, run=folder, listener=listener).model
 
 
 def _pool(
@@ -205,12 +207,13 @@ def fit_data(
     model = AlignedModel(params=params, info=_info(data, config, chosen, solved, dim))
     model = _with_bank(model, data, config, keys)
     if run is not None:
-        if is_first_process():
-            model.save(run.model)
         run.save_result("seconds", {"seconds": seconds})
         if chosen_rho := refined.chosen_settings(chosen).get("rho"):
             masses = row_masses.mass_summary(solved)
             run.save_result("coupling", {"rho": chosen_rho, **masses})
+        # The model comes last: with it the run counts as finished.
+        if is_first_process():
+            model.save(run.model)
         run.drop_checkpoints()
         wait_for_all("the model is stored")
     return FitResult(model, chosen, solved, seconds)
@@ -224,7 +227,9 @@ def _finished(run: RunFolder) -> FitResult:
             f"{run.path} has a model but lacks selection.json or coupling.safetensors; "
             f"pass --overwrite, or choose another folder."
         )
-    return FitResult(AlignedModel.load(run.model), chosen, solved, {})
+    model = AlignedModel.load(run.model)
+    run.drop_checkpoints()
+    return FitResult(model, chosen, solved, {})
 
 
 class _Keys(NamedTuple):

@@ -1,6 +1,7 @@
 """Writing files so that a reader never sees half of one."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -9,13 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from anchordot_jax.errors import InputError
+from anchordot_jax.errors import InputError, reason
+
+SEAL = "sha256"
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it there if nothing is raised."""
-    with _parents(path):
+    with made(path.parent):
         handle, name = tempfile.mkstemp(
             dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix
         )
@@ -35,7 +38,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
     A folder that stood at `path` is removed once the new one is complete.
     """
-    with _parents(path):
+    with made(path.parent):
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
         try:
             yield temporary
@@ -52,16 +55,20 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _parents(path: Path) -> Iterator[None]:
-    """Make the folders above `path`; remove those made here if anything is raised."""
-    made = [folder for folder in path.absolute().parents if not folder.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True)
+def made(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it; remove the empty ones if anything is raised."""
+    missing = [
+        each
+        for each in (folder.absolute(), *folder.absolute().parents)
+        if not each.exists()
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
-        for folder in made:
+        for each in missing:
             with contextlib.suppress(OSError):
-                folder.rmdir()
+                each.rmdir()
         raise
 
 
@@ -74,6 +81,28 @@ def write_json(
         temporary.write_text(text, encoding="utf-8")
 
 
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with a `sha256` of them, by which damage is noticed."""
+    return {**values, SEAL: _digest(values)}
+
+
+def check_seal(values: Mapping[str, Any], path: Path) -> None:
+    """Raise InputError if the values read from a file are not those it was sealed with.
+
+    Values without a seal are let through.
+    """
+    rest = {name: value for name, value in values.items() if name != SEAL}
+    if SEAL in values and values[SEAL] != _digest(rest):
+        raise InputError(
+            f"{path} was damaged or changed after it was written: its values do not "
+            f"match their sha256."
+        )
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """Return the JSON object of a file.
 
@@ -84,8 +113,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{what} has no {path.name} ({path}).") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} could not be read as JSON: {error}.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        said = reason(error)
+        raise InputError(f"{path} could not be read as JSON: {said}.") from None
     if not isinstance(values, dict):
         raise InputError(
             f"{path} must hold a JSON object, got {type(values).__name__}."

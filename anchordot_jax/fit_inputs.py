@@ -52,6 +52,11 @@ def check_data(data: FitData) -> None:
                 f"The {side} pool must have the anchors' {anchors.shape[1]} columns, "
                 f"got {pool.shape[1]}."
             )
+        if anchors.shape[1] < 2:
+            raise InputError(
+                f"The {side} embeddings have 1 column, and a student needs at least 2: "
+                f"it standardises each row."
+            )
         validation.check_embeddings(anchors, f"The array of {side} anchors")
         validation.check_embeddings(pool, f"The {side} pool")
     for name, weights, pool in (("a", data.a, data.pool_x), ("b", data.b, data.pool_y)):

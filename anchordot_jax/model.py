@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from anchordot_jax import dotted, evaluation, maps, matching
 from anchordot_jax.data import EmbeddingSource, validation
 from anchordot_jax.errors import InputError
+from anchordot_jax.export import exporting, hub
 from anchordot_jax.fit_inputs import as_float32
 from anchordot_jax.matching.bank import Bank, make_bank
 from anchordot_jax.runs import card, model_folder
@@ -285,24 +286,43 @@ class AlignedModel:
             _bank_tensors(self.bank),
         )
 
+    def export(self, folder: str | Path, fmt: exporting.Format) -> exporting.Export:
+        """Write both students for programs without JAX, see `export.exporting`.
+
+        Raises:
+            InputError: maps of another kind, a place that cannot be written to, or a
+                library that is missing.
+        """
+        if self.kind != "students":
+            raise InputError(
+                f"Only students can be exported, and this model holds {self.kind} maps "
+                f"(method {self.info.get('method', 'unknown')})."
+            )
+        return exporting.export_students(
+            Path(folder), fmt, self.params, info=self.info, metrics=self.metrics
+        )
+
+    def save_results(self, folder: str | Path) -> None:
+        """Replace the results and the card of a folder that this model was saved to."""
+        text = card.model_card(self.info, self.metrics)
+        results = {"results": dict(self.metrics)}
+        model_folder.write_results(Path(folder), results, text)
+
     @classmethod
     def load(cls, folder: str | Path) -> "AlignedModel":
         """Return the model of a model folder, or of a run folder that has finished.
 
+        `hf:USER/NAME` and `hf:USER/NAME@REVISION` name one on the Hugging Face hub.
+
         Raises:
             InputError: no model there, a file missing or damaged, or a newer schema.
         """
-        folder = Path(folder)
-        if (folder / "model").is_dir():
-            folder = folder / "model"
-        elif (folder / "env.json").is_file():
-            raise InputError(
-                f"{folder} is a run that has no model yet; repeat its fit to finish it."
-            )
+        place = hub.fetch(str(folder)) if hub.is_address(folder) else Path(folder)
+        folder = model_folder.locate(place)
         contents = model_folder.read_model(folder)
         info = {k: v for k, v in contents.config.items() if k != "schema"}
         params = _checked_params(contents.tensors, info, folder)
-        results = contents.metrics.get("results", {})
+        results = _checked_results(contents.metrics, folder)
         model = cls(params=params, info=info, metrics=results)
         bank = _checked_bank(contents.bank, model.dim, folder)
         return dataclasses.replace(model, bank=bank)
@@ -411,10 +431,41 @@ def _next_power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
+def _checked_results(metrics: Mapping[str, Any], folder: Path) -> dict[str, float]:
+    """Return the stored results; raise InputError unless they are numbers by name."""
+    results = metrics.get("results", {})
+    if not isinstance(results, Mapping) or not all(
+        isinstance(value, int | float) for value in results.values()
+    ):
+        raise InputError(
+            f"{folder / 'metrics.json'} must hold results by name; delete what is "
+            f"between the braces of `results`."
+        )
+    return dict(results)
+
+
+def _check_map(info: Mapping[str, Any], folder: Path) -> None:
+    """Raise InputError unless what is said of the maps is of JSON's simple types."""
+    said = info.get("map", {})
+    sides = said.values() if isinstance(said, Mapping) else [None]
+    if not all(isinstance(side, str) or _are_settings(side) for side in sides):
+        raise InputError(
+            f"{folder / 'config.json'} does not describe its maps as a model does; "
+            f"write the model again."
+        )
+
+
+def _are_settings(values: object) -> bool:
+    return isinstance(values, Mapping) and all(
+        isinstance(value, int | float | str) for value in values.values()
+    )
+
+
 def _checked_params(
     tensors: Mapping[str, np.ndarray], info: Mapping[str, Any], folder: Path
 ) -> Params:
     """Return the tensors as params; raise InputError unless their kind has such."""
+    _check_map(info, folder)
     kind = AlignedModel(params={}, info=info).kind
     if kind not in maps.KINDS:
         raise InputError(

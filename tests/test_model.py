@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import reference
-from anchordot_jax import AlignedModel, open_embeddings
+from anchordot_jax import AlignedModel, files, open_embeddings
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
 from planted import leaves, python, same_model, tree, with_info
@@ -312,7 +312,7 @@ def test_a_model_folder_has_four_files(model: AlignedModel, tmp_path: Path) -> N
         tensors["y.linear.kernel"], leaves(model)["['y']['linear']['kernel']"]
     )
     config = json.loads((tmp_path / "m" / "config.json").read_text(encoding="utf-8"))
-    assert config == {"schema": 1, **model.info}
+    assert config == files.sealed({"schema": 1, **model.info})
 
 
 def test_saving_over_a_model_replaces_it(model: AlignedModel, tmp_path: Path) -> None:
@@ -389,11 +389,12 @@ def test_a_failed_save_keeps_the_older_model(
 
 
 def replace_json(folder: Path, name: str, **values: Any) -> None:
-    """Change some values of a JSON file; None takes one out."""
+    """Change some values of a JSON file, and its seal; None takes one out."""
     path = folder / name
     contents = json.loads(path.read_text(encoding="utf-8")) | values
-    kept = {key: value for key, value in contents.items() if value is not None}
-    path.write_text(json.dumps(kept), encoding="utf-8")
+    given = {**contents, files.SEAL: None}
+    kept = {key: value for key, value in given.items() if value is not None}
+    path.write_text(json.dumps(files.sealed(kept)), encoding="utf-8")
 
 
 def cut(path: Path) -> None:

@@ -56,6 +56,9 @@ class Fit:
     """Number of processes."""
     process: int | None = None
     """This process's number, from 0."""
+    log: tuple[str, ...] = ()
+    """tensorboard, wandb or both: the figures of metrics.jsonl go there as well, below
+    --out. WANDB_MODE=offline works without a network."""
     quiet: bool = False
     """No progress bars."""
     json: bool = False
@@ -70,24 +73,33 @@ class Fit:
         from anchordot_jax.cli.progress import TerminalListener
         from anchordot_jax.listeners import Interrupted
         from anchordot_jax.parallel import mesh
+        from anchordot_jax.runs.lock import sole_writer
+        from anchordot_jax.tracking.listening import TrackingListener
+        from anchordot_jax.tracking.trackers import open_trackers, tracker_names
 
+        trackers = tracker_names(self.log)
         spread = self._devices()
         data, split = self._load()
         follows = not mesh.is_first_process()
         quiet = self.quiet or self.json or follows
-        with TerminalListener(quiet=quiet) as listener:
+        with TerminalListener(quiet=quiet) as shown, sole_writer(self.out):
             run = self._open_run(data, split)
             resumed = run.finished
-            try:
-                result = fit_data(
-                    data, self.config, run=run, listener=listener, mesh=spread
-                )
-            except Interrupted as stop:
-                listener.warn(f"{stop} The same command resumes there.")
-                return 1
-        if follows:
-            return 0
-        model = self._score(result.model, split, run)
+            opened = open_trackers(
+                () if follows or resumed else trackers, run.path, self.config.to_dict()
+            )
+            with TrackingListener(shown, opened) as listener:
+                try:
+                    result = fit_data(
+                        data, self.config, run=run, listener=listener, mesh=spread
+                    )
+                except Interrupted as stop:
+                    listener.warn(f"{stop} The same command resumes there.")
+                    return 1
+                if follows:
+                    return 0
+                model = self._score(result.model, split, run)
+                listener.log("test", 0, model.metrics)
         self._print(model, run, result.seconds, resumed=resumed)
         return 0
 
@@ -170,7 +182,7 @@ class Fit:
         metrics = model.evaluate_both(x, y, split.test_pairs)
         run.save_result("test", {"task": "retrieval", "metrics": metrics})
         model = dataclasses.replace(model, metrics=metrics)
-        model.save(run.model)
+        model.save_results(run.model)
         return model
 
     def _print(

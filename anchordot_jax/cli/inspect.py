@@ -89,7 +89,11 @@ def _problems(reports: dict[str, dict[str, Any]]) -> list[str]:
     """Return what a fit would refuse, in sentences."""
     problems = []
     for side, report in reports.items():
-        for kind, what in (("nonfinite", "NaN or infinity"), ("zero", "only zeros")):
+        for kind, what in (
+            ("nonfinite", "NaN or infinity"),
+            ("zero", "only zeros"),
+            ("extreme", "numbers too large or small for float32's squares"),
+        ):
             count = report[f"n_{kind}"]
             if count:
                 rows = ", ".join(str(row) for row in report[f"first_{kind}"])

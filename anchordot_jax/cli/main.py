@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -15,13 +16,16 @@ import tyro
 from anchordot_jax.cli.compare import Compare
 from anchordot_jax.cli.demo import Demo
 from anchordot_jax.cli.diagnose import Diagnose
+from anchordot_jax.cli.doctor import Doctor
 from anchordot_jax.cli.embed import Embed
 from anchordot_jax.cli.eval import Eval
+from anchordot_jax.cli.export import Export
 from anchordot_jax.cli.extract import Extract
 from anchordot_jax.cli.fit import Fit
 from anchordot_jax.cli.index import Index
 from anchordot_jax.cli.inspect import Inspect
 from anchordot_jax.cli.match import Match
+from anchordot_jax.cli.push import Push
 from anchordot_jax.cli.report import Report
 from anchordot_jax.cli.search import Search
 from anchordot_jax.cli.suggest import Suggest
@@ -41,6 +45,9 @@ Command = (
     | Annotated[Index, tyro.conf.subcommand("index")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Extract, tyro.conf.subcommand("extract")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Push, tyro.conf.subcommand("push")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
 
 DESCRIPTION = """\
@@ -68,6 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ANCHORDOT_TRACEBACK"):
             raise
+        if is_disk_full(error):
+            _say(
+                "failed: the disk is full; free some space, and the same command again "
+                "goes on from what was stored."
+            )
+            return 1
         _say(
             f"failed: {type(error).__name__}: {error} (set ANCHORDOT_TRACEBACK=1 to "
             f"see where)"
@@ -95,6 +108,19 @@ def _parse(arguments: Sequence[str] | None) -> Command:
             cause = cause.__context__
         print(said.getvalue(), end="", file=sys.stderr)
         raise
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether any library's error, or its cause, means a full disk or quota."""
+    codes = (errno.ENOSPC, errno.EDQUOT)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in codes:
+            return True
+        if any(os.strerror(code) in str(cause) for code in codes):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _say(message: str) -> None:

@@ -209,7 +209,7 @@ def read_split(path: str | Path) -> Split:
         raise InputError(
             f"{path} cannot be read ({error.strerror}); check the path."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path} is not JSON ({error}); it was cut short or edited, so write it "
             "again."

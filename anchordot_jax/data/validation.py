@@ -1,7 +1,8 @@
 """What makes an embedding usable: finite values and a direction.
 
 A row of NaN or infinity poisons every similarity, and a row of zeros cannot be scaled
-to unit length. `check_embeddings` refuses them; `inspect_embeddings` counts them.
+to unit length; nor can one so long or so short that its squares leave float32.
+`check_embeddings` refuses them; `inspect_embeddings` counts them.
 """
 
 import hashlib
@@ -15,6 +16,10 @@ from anchordot_jax.data.source import EmbeddingSource
 from anchordot_jax.errors import InputError
 
 SHOWN = 5
+
+SHORTEST, LONGEST = 1e-15, 1e15
+"""Norms whose squares float32 holds with room to spare. Devices take subnormal numbers
+for zero, so that a shorter row would silently lose its direction."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class EmbeddingReport:
         first_nonfinite: The first five of them.
         n_zero: Rows of zeros.
         first_zero: The first five of them.
+        n_extreme: Rows whose norm is outside 1e-15 to 1e15.
+        first_extreme: The first five of them.
         n_duplicate: Rows that repeat an earlier row exactly, by a 64-bit hash.
         n_constant_dims: Dimensions with one value in all rows.
         norm_min: Smallest Euclidean norm of the finite rows; NaN without any.
@@ -45,6 +52,8 @@ class EmbeddingReport:
     first_nonfinite: tuple[int, ...]
     n_zero: int
     first_zero: tuple[int, ...]
+    n_extreme: int
+    first_extreme: tuple[int, ...]
     n_duplicate: int
     n_constant_dims: int
     norm_min: float
@@ -59,7 +68,7 @@ def check_embeddings(
     first_row: int = 0,
     rows: NDArray[np.integer] | None = None,
 ) -> None:
-    """Return None when every row of `[k, d]` is finite and none is all zeros.
+    """Return None when every row of `[k, d]` is finite and has a usable length.
 
     Args:
         array: The embeddings.
@@ -68,7 +77,7 @@ def check_embeddings(
         rows: The number in the file of each row, where they do not follow one another.
 
     Raises:
-        InputError: Some rows are not finite or all zeros.
+        InputError: Some rows are not finite, all zeros, or far too long or short.
     """
     numbers = first_row + np.arange(len(array)) if rows is None else rows
     nonfinite = numbers[_nonfinite(array)]
@@ -83,6 +92,21 @@ def check_embeddings(
             f"{where} has {_count(zero, 'only zeros, so without a direction')}; remove "
             "or encode them again."
         )
+    extreme = numbers[_extreme(_norms(array))]
+    if len(extreme):
+        raise InputError(
+            f"{where} has {_count(extreme, _OUTSIDE)}; scale the rows to unit length "
+            "in float64 first."
+        )
+
+
+_OUTSIDE = f"a length outside {SHORTEST:g} to {LONGEST:g}"
+
+
+def _extreme(norms: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which finite, non-zero norms are too large or small for float32."""
+    short = (norms > 0) & (norms < SHORTEST)
+    return np.asarray(short | ((norms > LONGEST) & np.isfinite(norms)))
 
 
 def _nonfinite(array: NDArray[np.floating]) -> NDArray[np.bool_]:
@@ -92,7 +116,9 @@ def _nonfinite(array: NDArray[np.floating]) -> NDArray[np.bool_]:
 
 def _zero(array: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Return which rows are all zeros."""
-    return np.asarray(~array.any(axis=1))
+    # A signalling NaN, which only a damaged file has, would be warned of.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(~array.any(axis=1))
 
 
 def _count(numbers: NDArray[np.integer], what: str) -> str:
@@ -123,7 +149,7 @@ def inspect_embeddings(source: EmbeddingSource, batch: int = 65536) -> Embedding
             np.minimum(low, block.min(axis=0)),
             np.maximum(high, block.max(axis=0)),
         )
-    finite = norms[~nonfinite]
+    finite, extreme = norms[~nonfinite], _extreme(norms)
     return EmbeddingReport(
         n=n,
         d=d,
@@ -133,6 +159,8 @@ def inspect_embeddings(source: EmbeddingSource, batch: int = 65536) -> Embedding
         first_nonfinite=_first(nonfinite),
         n_zero=int(zero.sum()),
         first_zero=_first(zero),
+        n_extreme=int(extreme.sum()),
+        first_extreme=_first(extreme),
         n_duplicate=n - len(np.unique(hashes)),
         n_constant_dims=int((low == high).sum()),
         norm_min=float(finite.min()) if len(finite) else math.nan,

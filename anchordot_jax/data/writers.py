@@ -60,9 +60,16 @@ def _write_npy(
     dtype: np.dtype[np.floating],
     ids: Ids,
 ) -> None:
-    out = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-    _fill(out, blocks)
-    out.flush()
+    # Not through a memory map: where the disk fills up, that kills the process.
+    header = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": shape,
+    }
+    with path.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        for block in blocks:
+            stream.write(np.ascontiguousarray(block, dtype).data)
 
 
 def _write_hdf5(

@@ -1,6 +1,5 @@
-"""What an encoder offers, and how its optional library is imported."""
+"""What an encoder offers, and what its libraries have in common."""
 
-import importlib
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -8,11 +7,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from anchordot_jax.errors import InputError
-
 Kind = Literal["image", "text", "molecule"]
 KINDS: tuple[Kind, ...] = ("image", "text", "molecule")
-REASON_LENGTH = 160
 
 
 class Rejected(Exception):
@@ -45,30 +41,6 @@ class Encoder(Protocol):
         ...
 
 
-def needs(module: str, *, extra: str, what: str) -> Any:
-    """Return an optional library's module.
-
-    Raises:
-        InputError: it is not installed, or fails to import; the sentence names the
-            extra that brings it.
-    """
-    try:
-        return importlib.import_module(module)
-    except (ImportError, RuntimeError) as error:
-        missing = getattr(error, "name", None)
-        if isinstance(error, ModuleNotFoundError) and missing:
-            raise InputError(
-                f"{what} needs the Python package {missing.partition('.')[0]}, which "
-                f"is not installed; run pip install 'anchordot-jax[{extra}]'."
-            ) from None
-        raise InputError(
-            f"{what} needs {module}, which is installed but fails to import "
-            f"({reason(error.__cause__ or error)}); install versions that belong "
-            f"together, as pip install 'anchordot-jax[{extra}]' does in a new "
-            "environment."
-        ) from error
-
-
 def versions(*distributions: str) -> str:
     """Return `name version` of the installed distributions, comma-separated."""
     found = []
@@ -90,12 +62,6 @@ def text_of(value: Any) -> str:
     if not text:
         raise Rejected("empty caption")
     return text
-
-
-def reason(error: BaseException) -> str:
-    """Return an error's message on one short line."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return "".join(filter(str.isprintable, text))[:REASON_LENGTH]
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -4,7 +4,9 @@ import io
 from pathlib import Path
 from typing import Any
 
-from anchordot_jax.encoders.base import Rejected, needs, reason
+from anchordot_jax.encoders.base import Rejected
+from anchordot_jax.errors import reason
+from anchordot_jax.extras import needs
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 WHITE = (255, 255, 255, 255)

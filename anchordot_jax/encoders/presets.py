@@ -315,6 +315,6 @@ def _transformers_kinds(model: str) -> tuple[Kind, ...]:
 def _config(folder: Path) -> dict[str, object]:
     try:
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from anchordot_jax.encoders.base import reason, versions
+from anchordot_jax.encoders.base import versions
 from anchordot_jax.encoders.presets import Preset
-from anchordot_jax.errors import InputError
+from anchordot_jax.errors import InputError, reason
 
 # Files that say what a model computes; caches and cards beside them do not count.
 COUNTED = (".safetensors", ".bin", ".pth", ".pt", ".json", ".txt", ".py", ".model")

@@ -8,8 +8,28 @@ Julien Kordes and Reuben Dorent. Representation Alignment from a Few Paired Data
 Distilled Optimal Transport. arXiv:2610.12781, 2026."""
 
 
-def model_card(info: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
-    """Return the Markdown text that explains a model to who finds its folder."""
+def loading_code(place: str) -> str:
+    """Return the Python lines that load a model folder."""
+    return f"""\
+from anchordot_jax import AlignedModel
+
+model = AlignedModel.load("{place}")
+scores = model.embed_x(x) @ model.embed_y(y).T"""
+
+
+def model_card(
+    info: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    *,
+    code: str = loading_code("this-folder"),
+) -> str:
+    """Return the Markdown text that explains a model to who finds its folder.
+
+    Args:
+        info: how the model was made.
+        metrics: results on held-out pairs.
+        code: Python lines that show how the files beside the card are used.
+    """
     lines = [
         "---",
         "library_name: anchordot-jax",
@@ -23,10 +43,7 @@ def model_card(info: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
         "cosine.",
         "",
         "```python",
-        "from anchordot_jax import AlignedModel",
-        "",
-        'model = AlignedModel.load("this-folder")',
-        "scores = model.embed_x(x) @ model.embed_y(y).T",
+        code,
         "```",
         "",
         "## How it was made",

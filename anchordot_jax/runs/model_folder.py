@@ -1,7 +1,8 @@
 """The folder that is the model.
 
 config.json, model.safetensors, README.md (the card) and metrics.json, and where the
-model corrects hubs its query bank, bank.safetensors. Reading it needs neither the
+model corrects hubs its query bank, bank.safetensors. Each but the card holds a sha256
+of its contents. Reading it needs neither the
 transport solver nor the checkpoint library.
 """
 
@@ -10,15 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from anchordot_jax import files
 from anchordot_jax.errors import InputError
+from anchordot_jax.runs.tensors import read_tensors, write_tensors
 
 SCHEMA = 1
 FILES = frozenset({"config.json", "model.safetensors", "README.md", "metrics.json"})
 BANK = "bank.safetensors"
+ALL_FILES = FILES | {BANK}
 
 
 class ModelContents(NamedTuple):
@@ -48,12 +49,36 @@ def write_model(
             f"choose another place."
         )
     with files.replacing_folder(folder) as temporary:
-        _write_tensors(temporary / "model.safetensors", tensors)
+        write_tensors(temporary / "model.safetensors", tensors)
         if bank:
-            _write_tensors(temporary / BANK, bank)
-        files.write_json(temporary / "config.json", {"schema": SCHEMA, **config})
-        files.write_json(temporary / "metrics.json", {"schema": SCHEMA, **metrics})
+            write_tensors(temporary / BANK, bank)
+        for name, values in (("config.json", config), ("metrics.json", metrics)):
+            record = files.sealed({"schema": SCHEMA, **values})
+            files.write_json(temporary / name, record)
         (temporary / "README.md").write_text(card, encoding="utf-8")
+
+
+def write_results(folder: Path, metrics: Mapping[str, Any], card: str) -> None:
+    """Replace a model's results and its card, the rest staying as it is."""
+    with files.replacing(folder / "README.md") as temporary:
+        temporary.write_text(card, encoding="utf-8")
+    record = files.sealed({"schema": SCHEMA, **metrics})
+    files.write_json(folder / "metrics.json", record)
+
+
+def locate(folder: Path) -> Path:
+    """Return the model folder of a run folder, or the folder itself.
+
+    Raises:
+        InputError: a run that has no model yet.
+    """
+    if (folder / "model").is_dir():
+        return folder / "model"
+    if (folder / "env.json").is_file():
+        raise InputError(
+            f"{folder} is a run that has no model yet; repeat its fit to finish it."
+        )
+    return folder
 
 
 def read_model(folder: Path) -> ModelContents:
@@ -69,30 +94,19 @@ def read_model(folder: Path) -> ModelContents:
     config = files.read_json(folder / "config.json", what)
     files.check_schema(config, SCHEMA, what)
     metrics = files.read_json(folder / "metrics.json", what)
+    for name, values in (("config.json", config), ("metrics.json", metrics)):
+        files.check_seal(values, folder / name)
+        values.pop(files.SEAL, None)
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise InputError(f"{what} has no model.safetensors ({weights}).")
     bank = folder / BANK
     return ModelContents(
-        _read_tensors(weights),
+        read_tensors(weights),
         config,
         metrics,
-        _read_tensors(bank) if bank.is_file() else {},
+        read_tensors(bank) if bank.is_file() else {},
     )
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    tensors = {k: np.array(v, order="C") for k, v in tensors.items()}
-    safetensors.numpy.save_file(tensors, path, metadata={"format": "np"})
-
-
-def _read_tensors(path: Path) -> dict[str, np.ndarray]:
-    try:
-        tensors: dict[str, np.ndarray] = safetensors.numpy.load_file(path)
-    except (OSError, safetensors.SafetensorError, AttributeError, KeyError) as error:
-        # The last two for a type that NumPy lacks, such as floats of 8 bits.
-        raise InputError(f"{path} could not be read: {error}.") from None
-    return tensors
 
 
 def _may_replace(folder: Path) -> bool:
@@ -102,6 +116,6 @@ def _may_replace(folder: Path) -> bool:
     names = {path.name for path in folder.iterdir()}
     if not names:
         return True
-    if "config.json" not in names or not names <= FILES | {BANK}:
+    if "config.json" not in names or not names <= ALL_FILES:
         return False
     return "schema" in files.read_json(folder / "config.json", f"The folder {folder}")

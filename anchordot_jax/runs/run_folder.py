@@ -2,9 +2,10 @@
 
 Layout: config.json metrics.jsonl env.json splits.json sources.json selection.json
 coupling.safetensors checkpoints/ model/ results/, and start.safetensors where a closed
-form starts the students. Every stage is stored once it is through, so the same command
-continues where the last one stopped. Of several processes of one run the first writes;
-all read, so that the folder must be one that all see.
+form starts the students. JSON and safetensors hold a sha256 of their contents, so that
+a damaged file is refused and never built upon. Every stage is stored once it is
+through, so the same command continues where the last one stopped. Of several processes
+of one run the first writes; all read, so that the folder must be one that all see.
 """
 
 import dataclasses
@@ -19,8 +20,6 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from anchordot_jax import dotted, files, maps
 from anchordot_jax.coupling import Coupling
@@ -28,6 +27,7 @@ from anchordot_jax.distillation import TrainState
 from anchordot_jax.errors import InputError
 from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
 from anchordot_jax.runs import checkpoints
+from anchordot_jax.runs.tensors import read_tensors, write_tensors
 from anchordot_jax.selection import Candidate, Selection
 from anchordot_jax.soft_selection import Candidate as SoftCandidate
 from anchordot_jax.soft_selection import SoftSelection
@@ -37,7 +37,6 @@ S = TypeVar("S", Selection, SoftSelection)
 
 SCHEMA = 1
 OURS = (
-    "config.json",
     "metrics.jsonl",
     "env.json",
     "splits.json",
@@ -48,10 +47,24 @@ OURS = (
     "checkpoints",
     "model",
     "results",
+    "tensorboard",
+    "wandb",
     "plots",
     "report.html",
     "report.md",
+    # Last: what an interrupted deletion leaves must still be known for a run.
+    "config.json",
 )
+
+RESULTS = (
+    "test.json",
+    "seconds.json",
+    "coupling.json",
+    "report-ridge-cca.json",
+    "report-contrastive.json",
+)
+WRITTEN = tuple(f".{name}." for name in (*OURS, "README.md", *RESULTS))
+"""How the temporary names begin under which `files.replacing` writes them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +111,8 @@ class RunFolder:
             stored = self._stored()
             if not overwrite:
                 self._check_same(stored, identity)
+                self._sweep()
+                self._note_environment()
                 return
             self._clear()
         elif self.path.is_dir() and any(
@@ -107,8 +122,25 @@ class RunFolder:
                 f"{self.path} holds files but no run (no config.json); choose an empty "
                 f"or new folder."
             )
-        files.write_json(config, {"schema": SCHEMA, **identity})
-        files.write_json(self.path / "env.json", environment())
+        files.write_json(config, files.sealed({"schema": SCHEMA, **identity}))
+        self._note_environment()
+
+    def _note_environment(self) -> None:
+        """Write env.json, where a killed fit has not come that far."""
+        path = self.path / "env.json"
+        if not path.exists():
+            files.write_json(path, environment())
+
+    def _sweep(self) -> None:
+        """Delete the half-written files that a killed fit left behind."""
+        for folder in (self.path, self.path / "results", self.path / "model"):
+            for entry in folder.glob(".*.*"):
+                if not entry.name.startswith(WRITTEN):
+                    continue
+                if entry.is_dir():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
 
     @property
     def model(self) -> Path:
@@ -125,7 +157,8 @@ class RunFolder:
         values = selection._asdict()
         values["curve"] = [candidate._asdict() for candidate in selection.curve]
         if is_first_process():
-            files.write_json(self.path / "selection.json", {"schema": SCHEMA, **values})
+            record = files.sealed({"schema": SCHEMA, **values})
+            files.write_json(self.path / "selection.json", record)
         wait_for_all("the selection is stored")
 
     def load_selection(self) -> Selection | None:
@@ -145,7 +178,8 @@ class RunFolder:
             return None
         values = files.read_json(path, f"The run {self.path}")
         files.check_schema(values, SCHEMA, str(path))
-        del values["schema"]
+        files.check_seal(values, path)
+        values = {k: v for k, v in values.items() if k not in ("schema", files.SEAL)}
         if ("ridge" in values) is not (kind is SoftSelection):
             return None
         try:
@@ -163,7 +197,7 @@ class RunFolder:
             return
         tensors = {k: np.asarray(v) for k, v in dotted.flatten(params).items()}
         with files.replacing(self.path / "start.safetensors") as temporary:
-            safetensors.numpy.save_file(tensors, temporary)
+            write_tensors(temporary, tensors)
 
     def load_start(self) -> Params | None:
         """Return the students that the training starts from, or None before that."""
@@ -171,9 +205,9 @@ class RunFolder:
         if not path.is_file():
             return None
         try:
-            params: Params = dotted.unflatten(safetensors.numpy.load_file(path))
+            params: Params = dotted.unflatten(read_tensors(path))
             maps.KINDS["students"].check(params)
-        except (OSError, safetensors.SafetensorError, ValueError) as error:
+        except ValueError as error:
             raise InputError(
                 f"{path} does not hold a pair of students ({error}); delete it to "
                 f"make them again."
@@ -188,7 +222,7 @@ class RunFolder:
         parts = {k: v for k, v in coupling._asdict().items() if v is not None}
         tensors = {k: np.asarray(v) for k, v in parts.items()}
         with files.replacing(self.path / "coupling.safetensors") as temporary:
-            safetensors.numpy.save_file(tensors, temporary)
+            write_tensors(temporary, tensors)
 
     def load_coupling(self) -> Coupling | None:
         """Return the stored coupling, or None before that stage is through."""
@@ -196,11 +230,9 @@ class RunFolder:
         if not path.is_file():
             return None
         try:
-            tensors = safetensors.numpy.load_file(path)
-        except (OSError, safetensors.SafetensorError) as error:
-            raise InputError(
-                f"{path} could not be read: {error}; delete it to solve again."
-            ) from None
+            tensors = read_tensors(path)
+        except InputError as error:
+            raise InputError(f"{error} Delete it to solve again.") from None
         every, soft = set(Coupling._fields), set(Coupling._field_defaults)
         if tensors.keys() not in (every, every - soft):
             raise InputError(
@@ -253,6 +285,7 @@ class RunFolder:
         what = f"The run {self.path}"
         stored = files.read_json(self.path / "config.json", what)
         files.check_schema(stored, SCHEMA, what)
+        files.check_seal(stored, self.path / "config.json")
         if not {"config", "data"} <= stored.keys():
             raise InputError(
                 f"{self.path} holds a config.json that is not that of a run; choose "
@@ -264,7 +297,8 @@ class RunFolder:
         self, stored: Mapping[str, Any], identity: Mapping[str, Any]
     ) -> None:
         before, now = dotted.flatten(stored), dotted.flatten(identity)
-        before.pop("schema")
+        for name in ("schema", files.SEAL):
+            before.pop(name, None)
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
                 raise InputError(
@@ -287,13 +321,15 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         if not path.is_file():
             return
+        # Damaged bytes cost their own line only.
+        text = path.read_text(encoding="utf-8", errors="replace")
         kept = []
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in text.splitlines():
             try:
                 if json.loads(line)["epoch"] <= epoch:
                     kept.append(line + "\n")
-            except (ValueError, KeyError):
-                # The line that an interruption cut short.
+            except (ValueError, KeyError, TypeError, RecursionError):
+                # A damaged line, or one that an interruption cut short.
                 continue
         with files.replacing(path) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")

@@ -9,6 +9,7 @@ from safetensors import safe_open
 from anchordot_jax import files
 from anchordot_jax.errors import InputError
 from anchordot_jax.runs.model_folder import FILES, read_model, write_model
+from anchordot_jax.runs.tensors import tensor_digest
 from planted import tree
 
 TENSORS: dict[str, np.ndarray] = {
@@ -50,7 +51,7 @@ def test_equal_models_have_equal_bytes(tmp_path: Path) -> None:
     write(tmp_path / "b", dict(reversed(TENSORS.items())))
     assert tree(tmp_path / "a") == tree(tmp_path / "b")
     with safe_open(tmp_path / "a" / "model.safetensors", framework="np") as file:
-        assert file.metadata() == {"format": "np"}
+        assert file.metadata() == {"sha256": tensor_digest(TENSORS)}
 
 
 def test_values_that_json_lacks_leave_no_folder(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from anchordot_jax import files
 from anchordot_jax.coupling import Coupling
 from anchordot_jax.errors import InputError
 from anchordot_jax.runs.run_folder import OURS, RunFolder, environment, package_version
+from anchordot_jax.runs.tensors import write_tensors
 from anchordot_jax.selection import Candidate, Selection
 from planted import tree
 
@@ -58,7 +59,7 @@ def test_a_new_run_notes_what_it_is_for(tmp_path: Path) -> None:
     run = RunFolder.open(str(tmp_path / "a" / "run"), IDENTITY)
     assert sorted(tree(run.path)) == ["config.json", "env.json"]
     config = files.read_json(run.path / "config.json", "It")
-    assert config == json.loads(json.dumps({"schema": 1, **IDENTITY}))
+    assert config == json.loads(json.dumps(files.sealed({"schema": 1, **IDENTITY})))
     assert files.read_json(run.path / "env.json", "It") == environment()
     assert run.model == run.path / "model"
     assert not run.finished
@@ -249,9 +250,9 @@ def test_a_damaged_coupling(run: RunFolder) -> None:
     run.save_coupling(SOLVED)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"could not be read: .*; delete it to solve"):
+    with pytest.raises(InputError, match=r"could not be read: .*\. Delete it to solve"):
         run.load_coupling()
-    path.write_bytes(whole.replace(b'"epsilon"', b'"epsilom"'))
+    write_tensors(path, {"f": np.zeros(3, np.float32)})
     with pytest.raises(InputError, match="does not hold a coupling; delete it to solv"):
         run.load_coupling()
 

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anchordot_jax.errors import InputError
+from anchordot_jax.errors import InputError, reason
 
 RowGroups = Sequence[NDArray[np.int64]]
 
-REASON_LENGTH = 160
 PICKLED = "pickled objects"
 FLOAT_TYPES = ("float16", "bfloat16", "float32", "float64", "longdouble")
 
@@ -99,12 +98,6 @@ def readable(where: str, kind: str) -> Iterator[None]:
         ) from error
     except DAMAGE as error:
         raise InputError(
-            f"{where} cannot be read as {kind} ({_reason(error)}): it is truncated, "
+            f"{where} cannot be read as {kind} ({reason(error)}): it is truncated, "
             "damaged or of another format, so write it again or check its suffix."
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    """Return a library's message on one line, without the bytes it may quote."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return "".join(filter(str.isprintable, text))[:REASON_LENGTH]

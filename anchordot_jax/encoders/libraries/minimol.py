@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchordot_jax.encoders.base import Kind, Rejected, needs, reason, versions
+from anchordot_jax.encoders.base import Kind, Rejected, versions
 from anchordot_jax.encoders.libraries import rdkit
 from anchordot_jax.encoders.libraries import torch as torches
 from anchordot_jax.encoders.presets import Pooling, Preset
 from anchordot_jax.encoders.weights import Weights
+from anchordot_jax.errors import reason
+from anchordot_jax.extras import needs
 
 # What the featuriser raises on molecules that its graph code cannot take.
 FAILURES = (ValueError, RuntimeError, LookupError, TypeError, ArithmeticError)

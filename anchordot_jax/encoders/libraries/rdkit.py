@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchordot_jax.encoders.base import Kind, Rejected, needs, versions
+from anchordot_jax.encoders.base import Kind, Rejected, versions
 from anchordot_jax.encoders.presets import Pooling, Preset
 from anchordot_jax.encoders.weights import Weights
+from anchordot_jax.extras import needs
 
 RADIUS = 2
 BITS = 2048

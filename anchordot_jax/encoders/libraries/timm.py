@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchordot_jax.encoders.base import Kind, needs, versions
+from anchordot_jax.encoders.base import Kind, versions
 from anchordot_jax.encoders.images import decode
 from anchordot_jax.encoders.libraries import torch as torches
 from anchordot_jax.encoders.presets import Pooling, Preset
 from anchordot_jax.encoders.weights import Weights, loading
 from anchordot_jax.errors import InputError
+from anchordot_jax.extras import needs
 
 
 class TimmEncoder:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchordot_jax.encoders.base import needs
 from anchordot_jax.errors import InputError
+from anchordot_jax.extras import needs
 
 
 def load(extra: str, what: str) -> Any:

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchordot_jax.encoders.base import Kind, needs, text_of, versions
+from anchordot_jax.encoders.base import Kind, text_of, versions
 from anchordot_jax.encoders.images import decode
 from anchordot_jax.encoders.libraries import rdkit
 from anchordot_jax.encoders.libraries import torch as torches
 from anchordot_jax.encoders.presets import Pooling, Preset
 from anchordot_jax.encoders.weights import Weights, loading
 from anchordot_jax.errors import InputError
+from anchordot_jax.extras import needs
 
 # Text models without a limit of their own in the tokenizer say this or more.
 NO_LIMIT = 100_000

@@ -107,7 +107,7 @@ def read_json_file(path: Path) -> dict[str, Any]:
     try:
         with open_text(path) as stream:
             values = json.load(stream)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(
             f"{path} cannot be read as JSON ({error}); download it again."
         ) from None

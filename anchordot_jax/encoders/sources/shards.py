@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anchordot_jax.encoders.base import reason
 from anchordot_jax.encoders.images import SUFFIXES
 from anchordot_jax.encoders.sources.base import Record, Source, digest_listing
-from anchordot_jax.errors import InputError
+from anchordot_jax.errors import InputError, reason
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
@@ -87,7 +86,7 @@ def _sample(
     images = [member for suffix, member in parts.items() if f".{suffix}" in SUFFIXES]
     try:
         texts = _texts(tar, parts, fields)
-    except (ValueError, tarfile.TarError, OSError) as error:
+    except (ValueError, RecursionError, tarfile.TarError, OSError) as error:
         return Record(name, {}, error=f"damaged caption: {reason(error)}")
     # The bytes' place is kept, not the open file: pictures are read by several threads.
     loaders = [

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchordot_jax.encoders.base import Kind, reason
+from anchordot_jax.encoders.base import Kind
 from anchordot_jax.encoders.sources.base import (
     Record,
     Source,
     digest_files,
     open_text,
 )
-from anchordot_jax.errors import InputError
+from anchordot_jax.errors import InputError, reason
 
 csv.field_size_limit(1 << 26)
 CHEBI_SPLITS = {
@@ -122,7 +122,7 @@ def _json_rows(stream: Any) -> Iterator[tuple[Mapping[str, Any], str]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield {}, f"not JSON: {reason(error)}"
             continue
         yield (row, "") if isinstance(row, dict) else ({}, "not a JSON object")

@@ -1,0 +1,1 @@
+"""Whether the method works on this machine, and what would make it work better."""

@@ -1,0 +1,1 @@
+"""Students for programs without JAX, and models on the Hugging Face hub."""

@@ -1,0 +1,1 @@
+"""A fit's figures in TensorBoard and Weights & Biases, beside its metrics.jsonl."""
