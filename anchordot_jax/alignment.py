@@ -23,10 +23,8 @@ from anchordot_jax import (
     distillation,
     geometry,
     profiles,
-    refined,
     row_masses,
     selection,
-    soft_selection,
     spread_distillation,
 )
 from anchordot_jax.config import Config
@@ -49,6 +47,7 @@ from anchordot_jax.parallel.mesh import (
     shard_rows,
     wait_for_all,
 )
+from anchordot_jax.recipes import refined, soft_selection
 from anchordot_jax.runs.lock import sole_writer
 from anchordot_jax.runs.run_folder import RunFolder, package_version
 from anchordot_jax.students import Params

@@ -20,12 +20,13 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 from ott.problems.linear import linear_problem
 
-from anchordot_jax import geometry, unbalanced_sinkhorn
+from anchordot_jax import geometry
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.parallel.exchange import take_rows
 from anchordot_jax.parallel.mesh import replicate, shard_rows
-from anchordot_jax.sinkhorn_blocks import kernel_iterations, log_iterations
+from anchordot_jax.transport import unbalanced_sinkhorn
+from anchordot_jax.transport.sinkhorn_blocks import kernel_iterations, log_iterations
 
 Progress = Callable[[int, float], None]
 """Called with the Sinkhorn iteration and the marginal error at each check."""

@@ -44,7 +44,7 @@ from anchordot_jax.config import Config, RefinedConfig, SelectionConfig, SoftCca
 from anchordot_jax.data.splits import Split
 from anchordot_jax.matching.bank import BETA, bank_rows
 from anchordot_jax.model import AlignedModel
-from anchordot_jax.soft_selection import bank_ranks
+from anchordot_jax.recipes.soft_selection import bank_ranks
 
 TEXT = "chebi20.h5::text"
 DATASETS = {

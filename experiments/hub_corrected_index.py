@@ -26,8 +26,8 @@ from anchordot_jax import evaluation, open_embeddings, profiles, protocol_split
 from anchordot_jax.baselines.closed_form.soft_cca import fit_soft_cca
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.config import SoftCcaConfig
-from anchordot_jax.gallery_index import FORMS, gallery_potentials
-from anchordot_jax.soft_selection import USUAL
+from anchordot_jax.fitted.gallery_index import FORMS, gallery_potentials
+from anchordot_jax.recipes.soft_selection import USUAL
 
 DATASETS = {
     "flickr8k": ("flickr8k.h5::image", "flickr8k.h5::text", 500),

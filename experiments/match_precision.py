@@ -20,7 +20,7 @@ import tyro
 
 from anchordot_jax import Config, open_embeddings
 from anchordot_jax.fit_inputs import FitData
-from anchordot_jax.pool_matches import find_matches
+from anchordot_jax.fitted.pool_matches import find_matches
 from anchordot_jax.selection import Selection
 
 DATASETS = {

@@ -24,7 +24,7 @@ from anchordot_jax.coupling import (
     solve_cost,
     solve_coupling,
 )
-from anchordot_jax.sinkhorn_blocks import kernel_iterations, log_iterations
+from anchordot_jax.transport.sinkhorn_blocks import kernel_iterations, log_iterations
 
 N, M, R = 53, 37, 6
 EPSILON = 0.05

@@ -13,9 +13,9 @@ import unbalanced_reference
 from anchordot_jax import coupling, profiles, row_masses
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.coupling import solve_cost, solve_coupling
-from anchordot_jax.sinkhorn_blocks import Soft
-from anchordot_jax.unbalanced_geometry import SoftProfileGeometry
-from anchordot_jax.unbalanced_sinkhorn import _log_total, _shift
+from anchordot_jax.transport.sinkhorn_blocks import Soft
+from anchordot_jax.transport.unbalanced_geometry import SoftProfileGeometry
+from anchordot_jax.transport.unbalanced_sinkhorn import _log_total, _shift
 
 N, M, N_ANCHORS, GAMMA, EPSILON = 31, 23, 14, 0.75, 0.05
 STORED = CouplingConfig(tolerance=1e-5)

@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchordot_jax import alignment, refined, selection
+from anchordot_jax import alignment, selection
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
 from anchordot_jax.config import Config
 from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Silent
 from anchordot_jax.model import AlignedModel
+from anchordot_jax.recipes import refined
 
 
 def fit_anchordot(

@@ -45,9 +45,10 @@ class Index:
 
     def run(self) -> int:
         """Build and write the index, and return the exit code."""
-        from anchordot_jax import data, files, gallery_index
+        from anchordot_jax import data, files
         from anchordot_jax.cli import output
         from anchordot_jax.cli.models import load_model
+        from anchordot_jax.fitted import gallery_index
 
         files.check_writable(self.out)
         if self.faiss is not None:

@@ -12,8 +12,8 @@ import tyro
 from anchordot_jax.errors import InputError
 
 if TYPE_CHECKING:
-    from anchordot_jax.fitted_run import RunData
-    from anchordot_jax.pool_matches import PoolMatches
+    from anchordot_jax.fitted.fitted_run import RunData
+    from anchordot_jax.fitted.pool_matches import PoolMatches
 
 HEADS = ("x", "y", "confidence", "margin", "mutual", "expected_precision")
 TOPS = (50, 100, 200, 500)
@@ -51,7 +51,8 @@ class Match:
 
     def run(self) -> int:
         """List the pairs and return the exit code."""
-        from anchordot_jax import files, fitted_run, pool_matches
+        from anchordot_jax import files
+        from anchordot_jax.fitted import fitted_run, pool_matches
 
         self._check()
         run, _ = fitted_run.load_finished(self.run_folder)
@@ -107,7 +108,7 @@ class Match:
 
     def _print(self, found: "PoolMatches", count: int) -> None:
         from anchordot_jax.cli import output
-        from anchordot_jax.pool_matches import expected_precisions
+        from anchordot_jax.fitted.pool_matches import expected_precisions
 
         expected = expected_precisions(found, (*TOPS, count))
         calibration = found.calibration

@@ -49,7 +49,11 @@ class Report:
         """Write the report and return the exit code."""
         from anchordot_jax import files
         from anchordot_jax.cli import output
-        from anchordot_jax.fitted_run import load_finished, stored_choice, stored_config
+        from anchordot_jax.fitted.fitted_run import (
+            load_finished,
+            stored_choice,
+            stored_config,
+        )
         from anchordot_jax.report.build import build_report, write_report
         from anchordot_jax.report.context import Context
 
@@ -84,7 +88,8 @@ class Report:
 
     def _data(self, run: "RunFolder", model: Any) -> "tuple[Data | None, str]":
         """Return the run's data, or why they are not at hand."""
-        from anchordot_jax import data, fitted_run
+        from anchordot_jax import data
+        from anchordot_jax.fitted import fitted_run
         from anchordot_jax.report.context import Data, test_items
         from anchordot_jax.report.items import Viewer, check_images
 

@@ -95,7 +95,8 @@ class Search:
 
     def _by_index(self, model: Any, folder: Path) -> Iterator["_Match"]:
         """Yield the matches in a stored index."""
-        from anchordot_jax import data, gallery_index
+        from anchordot_jax import data
+        from anchordot_jax.fitted import gallery_index
 
         if self.bank is not None:
             raise InputError("--bank belongs to --gallery; an index has its own.")

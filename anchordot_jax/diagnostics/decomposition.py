@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from anchordot_jax import geometry
 from anchordot_jax.arrays import AnyArray
-from anchordot_jax.unbalanced_sinkhorn import Unbalanced
+from anchordot_jax.transport.unbalanced_sinkhorn import Unbalanced
 
 
 class PlanRows(NamedTuple):

@@ -17,7 +17,7 @@ from anchordot_jax.diagnostics.decomposition import (
 from anchordot_jax.diagnostics.settings import UnbalancedConfig
 from anchordot_jax.diagnostics.unbalanced import solve_unbalanced
 from anchordot_jax.errors import InputError
-from anchordot_jax.unbalanced_sinkhorn import Unbalanced
+from anchordot_jax.transport.unbalanced_sinkhorn import Unbalanced
 
 RECALLS = tuple(f"{way}/recall@{k}" for way in ("x2y", "y2x") for k in (1, 5, 10))
 

@@ -10,7 +10,7 @@ from anchordot_jax.arrays import AnyArray
 from anchordot_jax.diagnostics.decomposition import Decomposition, decompose, plan_rows
 from anchordot_jax.diagnostics.settings import UnbalancedConfig
 from anchordot_jax.diagnostics.unbalanced import solve_many, solve_unbalanced
-from anchordot_jax.unbalanced_sinkhorn import Unbalanced
+from anchordot_jax.transport.unbalanced_sinkhorn import Unbalanced
 
 EPSILONS = (0.02, 0.05, 0.08, 0.12, 0.2)
 RHOS = (0.2, 0.5, 0.8, 1.5, 3.0)

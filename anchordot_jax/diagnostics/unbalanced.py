@@ -16,7 +16,7 @@ from anchordot_jax import coupling, geometry
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.diagnostics.settings import UnbalancedConfig
-from anchordot_jax.unbalanced_sinkhorn import Given, Unbalanced, iterate
+from anchordot_jax.transport.unbalanced_sinkhorn import Given, Unbalanced, iterate
 
 
 def solve_unbalanced(

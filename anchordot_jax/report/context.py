@@ -8,12 +8,12 @@ import numpy as np
 from anchordot_jax import evaluation
 from anchordot_jax.config import Config
 from anchordot_jax.evaluation import PairedRows
-from anchordot_jax.fitted_run import RunData
+from anchordot_jax.fitted.fitted_run import RunData
 from anchordot_jax.model import AlignedModel
+from anchordot_jax.recipes.soft_selection import SoftSelection
 from anchordot_jax.report.items import Viewer
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.selection import Selection
-from anchordot_jax.soft_selection import SoftSelection
 
 
 class TestItems(NamedTuple):

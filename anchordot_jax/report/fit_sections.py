@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from anchordot_jax import dotted, files
+from anchordot_jax.recipes.soft_selection import SoftSelection
 from anchordot_jax.report import figures
 from anchordot_jax.report.blocks import (
     Block,
@@ -19,7 +20,6 @@ from anchordot_jax.report.blocks import (
 from anchordot_jax.report.context import Context
 from anchordot_jax.runs.card import CITATION
 from anchordot_jax.selection import Selection
-from anchordot_jax.soft_selection import SoftSelection
 
 BIBTEX = """\
 @article{kordes2026anchordot,

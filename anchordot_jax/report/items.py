@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from anchordot_jax.encoders.libraries.rdkit import quiet_chem
 from anchordot_jax.errors import InputError
 from anchordot_jax.extras import needs
-from anchordot_jax.fitted_run import Side
+from anchordot_jax.fitted.fitted_run import Side
 from anchordot_jax.report.blocks import Item
 
 THUMBNAIL = 160

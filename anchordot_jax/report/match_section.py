@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from anchordot_jax import pool_matches
-from anchordot_jax.pool_matches import PoolMatches
+from anchordot_jax.fitted import pool_matches
+from anchordot_jax.fitted.pool_matches import PoolMatches
 from anchordot_jax.report import figures
 from anchordot_jax.report.blocks import (
     Block,

@@ -26,11 +26,11 @@ from anchordot_jax.coupling import Coupling
 from anchordot_jax.distillation import TrainState
 from anchordot_jax.errors import InputError
 from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
+from anchordot_jax.recipes.soft_selection import Candidate as SoftCandidate
+from anchordot_jax.recipes.soft_selection import SoftSelection
 from anchordot_jax.runs import checkpoints
 from anchordot_jax.runs.tensors import read_tensors, write_tensors
 from anchordot_jax.selection import Candidate, Selection
-from anchordot_jax.soft_selection import Candidate as SoftCandidate
-from anchordot_jax.soft_selection import SoftSelection
 from anchordot_jax.students import Params
 
 S = TypeVar("S", Selection, SoftSelection)

@@ -73,9 +73,9 @@ def test_an_interrupted_refined_fit_resumes(
     assert not (files / "run" / "model").exists()
     with monkeypatch.context() as patch:
         for stage in (
-            "soft_selection.select",
-            "soft_cca.prepare",
-            "soft_cca.solve",
+            "recipes.soft_selection.select",
+            "recipes.soft_cca.prepare",
+            "recipes.soft_cca.solve",
             "coupling.solve_coupling",
         ):
             patch.setattr(f"anchordot_jax.{stage}", refuse)

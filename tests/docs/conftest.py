@@ -44,6 +44,9 @@ def write_documented_files(folder: Path) -> None:
         file["embeddings"] = y
     write_pairs(folder / "pairs.csv", rows[anchors])
     write_pairs(folder / "test.csv", rows[test])
+    captions = "".join(f"caption {i}\n" for i in range(N))
+    (folder / "captions.csv").write_text(f"caption\n{captions}", encoding="utf-8")
+    (folder / "photos").mkdir(exist_ok=True)
     # What `extract` leaves: ids, and pairs by id.
     for name in ("embeddings", "art", "flickr30k"):
         write_h5(folder / name / "x.h5", x, "x")

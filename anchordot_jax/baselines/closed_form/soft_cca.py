@@ -1,7 +1,8 @@
 """Soft-matched CCA: a ridge CCA of the anchors and of the softly matched pools.
 
 The closed form that starts the students of the refined recipe, as a method of its own;
-see `anchordot_jax.soft_cca`. It ends with students too: LayerNorm and one linear map.
+see `anchordot_jax.recipes.soft_cca`. It ends with students too: LayerNorm and one
+linear map.
 """
 
 import dataclasses
@@ -9,7 +10,6 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from anchordot_jax import soft_cca, soft_selection
 from anchordot_jax.baselines.protocol import (
     Anchors,
     Method,
@@ -19,6 +19,7 @@ from anchordot_jax.baselines.protocol import (
 )
 from anchordot_jax.config import CouplingConfig, RefinedConfig, SoftCcaConfig
 from anchordot_jax.model import AlignedModel
+from anchordot_jax.recipes import soft_cca, soft_selection
 
 TUNED = ("ridge", "ridge_ratio", "sharpness")
 

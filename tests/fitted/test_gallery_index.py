@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anchordot_jax import gallery_index
 from anchordot_jax.errors import InputError
-from anchordot_jax.gallery_index import FORMS, GalleryIndex
+from anchordot_jax.fitted import gallery_index
+from anchordot_jax.fitted.gallery_index import FORMS, GalleryIndex
 from anchordot_jax.matching import query_bank
 from anchordot_jax.matching.bank import BETA
 from anchordot_jax.matching.sinkhorn import sinkhorn

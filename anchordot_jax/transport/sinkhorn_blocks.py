@@ -13,7 +13,7 @@ from ott.problems.linear import linear_problem
 from ott.solvers.linear import acceleration, sinkhorn
 
 from anchordot_jax import geometry
-from anchordot_jax.unbalanced_geometry import SoftKernelGeometry
+from anchordot_jax.transport.unbalanced_geometry import SoftKernelGeometry
 
 
 class Soft(NamedTuple):

@@ -18,9 +18,9 @@ from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Listener, Silent
 from anchordot_jax.matching.calibration import Calibration, calibrate
 from anchordot_jax.matching.confident import Matches, best_matches
+from anchordot_jax.recipes.soft_selection import SoftSelection
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.selection import Selection
-from anchordot_jax.soft_selection import SoftSelection
 
 FOLDS = 5
 MIN_ANCHORS = 20

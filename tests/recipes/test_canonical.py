@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from anchordot_jax import canonical
 from anchordot_jax.errors import InputError
+from anchordot_jax.recipes import canonical
 
 
 def rows(n, d, seed):

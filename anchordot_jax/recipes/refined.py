@@ -11,20 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from anchordot_jax import (
-    affinity,
-    coupling,
-    distillation,
-    profiles,
-    selection,
-    soft_cca,
-    soft_selection,
-)
+from anchordot_jax import affinity, coupling, distillation, profiles, selection
 from anchordot_jax.config import Config, CouplingConfig
 from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Interrupted, Listener, Silent
 from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
 from anchordot_jax.parallel.mesh import wait_for_all
+from anchordot_jax.recipes import soft_cca, soft_selection
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.students import Params
 

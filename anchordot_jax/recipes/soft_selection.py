@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from anchordot_jax import canonical, soft_cca
 from anchordot_jax.config import CouplingConfig, SoftCcaConfig
 from anchordot_jax.matching.bank import BETA, LEAST_SPREAD
+from anchordot_jax.recipes import canonical, soft_cca
 
 MIN_ANCHORS = 10
 MANY_ANCHORS = 300

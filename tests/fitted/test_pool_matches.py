@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from anchordot_jax import pool_matches
 from anchordot_jax.config import Config
 from anchordot_jax.fit_inputs import FitData
+from anchordot_jax.fitted import pool_matches
 from anchordot_jax.selection import Selection
 
 N_ANCHORS, N_POOL = 40, 60

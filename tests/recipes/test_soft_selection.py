@@ -3,10 +3,6 @@
 import jax
 import numpy as np
 import pytest
-
-import reference
-from anchordot_jax import soft_cca, soft_selection
-from anchordot_jax.config import CouplingConfig, SoftCcaConfig
 from test_soft_cca import (
     SETTINGS,
     cosines,
@@ -14,6 +10,10 @@ from test_soft_cca import (
     features,
     problem,
 )
+
+import reference
+from anchordot_jax.config import CouplingConfig, SoftCcaConfig
+from anchordot_jax.recipes import soft_cca, soft_selection
 
 N = 24
 TIGHT = CouplingConfig(tolerance=1e-5)

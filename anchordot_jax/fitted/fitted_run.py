@@ -12,10 +12,10 @@ from anchordot_jax.errors import InputError
 from anchordot_jax.fit_files import read_fit_data
 from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.model import AlignedModel
+from anchordot_jax.recipes.soft_selection import SoftSelection
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.runs.sources import Sources, read_sources
 from anchordot_jax.selection import Selection
-from anchordot_jax.soft_selection import SoftSelection
 
 
 class Side(NamedTuple):

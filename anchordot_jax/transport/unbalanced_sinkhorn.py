@@ -17,8 +17,12 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 from ott.problems.linear import linear_problem
 
-from anchordot_jax.sinkhorn_blocks import Soft, kernel_iterations, log_iterations
-from anchordot_jax.unbalanced_geometry import SoftProfileGeometry
+from anchordot_jax.transport.sinkhorn_blocks import (
+    Soft,
+    kernel_iterations,
+    log_iterations,
+)
+from anchordot_jax.transport.unbalanced_geometry import SoftProfileGeometry
 
 Progress = Callable[[int, float], None]
 """Called with the iteration and the error, in units of epsilon, at each check."""

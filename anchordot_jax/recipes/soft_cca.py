@@ -22,10 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from anchordot_jax import affinity, canonical, coupling, geometry
+from anchordot_jax import affinity, coupling, geometry
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
+from anchordot_jax.recipes import canonical
 from anchordot_jax.students import Params
 
 HIGHEST = canonical.HIGHEST

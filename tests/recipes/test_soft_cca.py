@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 import reference
-from anchordot_jax import soft_cca
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.coupling import Coupling
 from anchordot_jax.errors import InputError
 from anchordot_jax.matching.bank import cosine_spread
 from anchordot_jax.model import AlignedModel
-from anchordot_jax.soft_cca import Settings
+from anchordot_jax.recipes import soft_cca
+from anchordot_jax.recipes.soft_cca import Settings
 
 TIGHT = CouplingConfig(tolerance=1e-5)
 SETTINGS = Settings(ridge=1.0, ridge_ratio=0.5, sharpness=3.0)

@@ -1,0 +1,1 @@
+"""What a finished run is good for: its data again, pool matches, gallery indices."""

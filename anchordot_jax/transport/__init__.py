@@ -1,0 +1,1 @@
+"""What the coupling is solved by: blocks of iterations, soft marginals."""
