@@ -116,6 +116,13 @@ def main(args: Args) -> None:
     for data in args.data:
         print(f"{data}: rule, skewness x2y, y2x, recall@10 x2y, y2x (%)")
         for rule in RULES:
+            if not any(
+                r["status"] == "done"
+                and r["settings"]["rule"] == rule
+                and r["settings"]["data"] == data
+                for r in records
+            ):
+                continue
             values = [
                 mean_and_deviation(records, ("data", "rule"), f"{way}/{name}")[
                     data, rule

@@ -76,6 +76,8 @@ def main(args: Args) -> None:
             found = mean_and_deviation(
                 records, ("anchors", "gamma"), f"participation_{side}"
             )
+            if (n, GAMMAS[0]) not in found:
+                continue
             values = [found[n, gamma][0] for gamma in GAMMAS]
             axes.plot(
                 GAMMAS,

@@ -15,12 +15,12 @@ choose; no test item is seen before. Recall in %, ties count in expectation.
 import csv
 import dataclasses
 import itertools
-import json
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import tyro
+from results import one_sentence
 
 from anchordot_jax import (
     Config,
@@ -49,7 +49,7 @@ DATASETS = {
         0.75,
     ),
 }
-ETA = 0.02
+ETA, SHARE = 0.02, 0.3
 CLEAN, BALANCED, AUTO = "no foreign rows, balanced", "balanced", "rho auto"
 FITS: dict[str, tuple[bool, float | None]] = {
     BALANCED: (True, None),
@@ -93,7 +93,7 @@ class Args:
     """Folder of foreign_pool.csv and foreign_pool.md."""
     datasets: tuple[str, ...] = tuple(DATASETS)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    share: float = 0.3
+    share: float = SHARE
     """Share of the x pool that is foreign."""
     pool: int | None = None
     """Own rows of each pool, drawn at random; fewer are sooner done. None: all."""
@@ -203,11 +203,13 @@ def run_missing(args: Args) -> None:
         (*CHOICES, *FITS), args.datasets, args.seeds
     ):
         what = {"dataset": dataset, "seed": seed, "setting": name, "pool": args.pool}
+        share = "" if args.share == SHARE else f"-{args.share:g}"
+        what |= {"share": args.share} if share else {}
         # A choice needs no students.
         what |= {} if name in CHOICES else {"dim": args.dim}
         size = "-".join(str(what[key]) for key in ("pool", "dim") if key in what)
         plain = name.replace(",", "").replace(" ", "_")
-        path = args.out / f"{dataset}-{seed}-{plain}-{size}.json"
+        path = args.out / f"{dataset}-{seed}-{plain}-{size}{share}.json"
         if not path.exists():
             run = choose_cell if name in CHOICES else fit_cell
             cell = run(load_case(args, dataset, seed), name)
@@ -218,7 +220,9 @@ def run_missing(args: Args) -> None:
 def read_cells(folder: Path) -> list[dict]:
     """Return the finished cells, and for each choice the cells of what it chose."""
     paths = sorted(folder.glob("*.json"))
-    cells = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    cells = [files.read_json(path, f"The cell {path}") for path in paths]
+    # Tables are of the usual share; others are kept for who asked for them.
+    cells = [cell for cell in cells if cell.get("share", SHARE) == SHARE]
     chosen = {
         (c["dataset"], c["seed"], c["pool"]): c["rho"]
         for c in cells
@@ -329,9 +333,10 @@ def size(pool: int) -> str:
 def main(args: Args) -> None:
     """Run what is missing, then write the tables."""
     args.out.mkdir(parents=True, exist_ok=True)
-    if not args.only_tables:
-        run_missing(args)
-    write_tables(args)
+    with one_sentence():
+        if not args.only_tables:
+            run_missing(args)
+        write_tables(args)
 
 
 if __name__ == "__main__":

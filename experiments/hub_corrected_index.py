@@ -13,27 +13,24 @@ the other; the gallery bank of the dual forms is the pool of the gallery's side.
 """
 
 import dataclasses
+import functools
 import itertools
-import json
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
 import tyro
+from results import finished_cells
 
-from anchordot_jax import evaluation, open_embeddings, profiles, protocol_split
+from anchordot_jax import evaluation, load_dataset, profiles, protocol_split
 from anchordot_jax.baselines.closed_form.soft_cca import fit_soft_cca
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.config import SoftCcaConfig
 from anchordot_jax.fitted.gallery_index import FORMS, gallery_potentials
 from anchordot_jax.recipes.soft_selection import USUAL
 
-DATASETS = {
-    "flickr8k": ("flickr8k.h5::image", "flickr8k.h5::text", 500),
-    "chebi20": ("chebi20.h5::molecule", "chebi20.h5::text", 500),
-    "openclipart": ("openclipart.h5::image", "openclipart.h5::text", 300),
-}
+ANCHORS = {"flickr8k": 500, "chebi20": 500, "openclipart": 300}
 TEST = 400
 NAMES = ("recall@1", "recall@5", "recall@10", "hubness_skewness@10")
 
@@ -57,10 +54,8 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 def run_cell(data_folder: Path, dataset: str, seed: int) -> dict[str, dict]:
     """Return the metrics of every form, both ways, and the seconds of the offsets."""
-    file_x, file_y, anchors = DATASETS[dataset]
-    x = unit(open_embeddings(f"{data_folder / file_x}").read())
-    y = unit(open_embeddings(f"{data_folder / file_y}").read())
-    split = protocol_split(len(x), seed=seed, anchors=anchors, test=TEST)
+    x, y = map(unit, load_dataset(dataset, data_folder).read())
+    split = protocol_split(len(x), seed=seed, anchors=ANCHORS[dataset], test=TEST)
     pools = Pools(x[split.pool_x], y[split.pool_y])
     model = fit_soft_cca(
         Anchors(x[split.anchors[:, 0]], y[split.anchors[:, 1]]),
@@ -122,21 +117,13 @@ def print_table(dataset: str, cells: list[dict[str, dict]]) -> None:
 
 def main(args: Args) -> None:
     """Run what is missing, then print the tables."""
-    args.out.mkdir(parents=True, exist_ok=True)
     paths = {
         (dataset, seed): args.out / f"{dataset}-{seed}.json"
         for dataset, seed in itertools.product(args.datasets, args.seeds)
     }
-    for (dataset, seed), path in paths.items():
-        if not path.exists():
-            results = run_cell(args.data_folder, dataset, seed)
-            path.write_text(json.dumps(results, indent=1), encoding="utf-8")
-            print(f"{path} written", flush=True)
+    cells = finished_cells(paths, functools.partial(run_cell, args.data_folder))
     for dataset in args.datasets:
-        print_table(
-            dataset,
-            [json.loads(paths[dataset, seed].read_text()) for seed in args.seeds],
-        )
+        print_table(dataset, [cells[dataset, seed] for seed in args.seeds])
 
 
 if __name__ == "__main__":

@@ -11,22 +11,20 @@ partner is in the other pool, and nobody is told which it is. gamma is 1 on cheb
 """
 
 import dataclasses
+import functools
 import itertools
-import json
 from pathlib import Path
 
 import numpy as np
 import tyro
+from results import finished_cells
 
-from anchordot_jax import Config, open_embeddings
+from anchordot_jax import Config, load_dataset
 from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.fitted.pool_matches import find_matches
 from anchordot_jax.selection import Selection
 
-DATASETS = {
-    "chebi20": ("chebi20.h5::molecule", "chebi20.h5::text", 1.0),
-    "flickr8k": ("flickr8k.h5::image", "flickr8k.h5::text", 0.75),
-}
+GAMMAS = {"chebi20": 1.0, "flickr8k": 0.75}
 ETA = 0.02
 ANCHORS, LEFT_OUT = 500, 400
 TOPS = (50, 100, 200, 500)
@@ -46,9 +44,8 @@ class Args:
 
 def run_cell(data_folder: Path, dataset: str, seed: int) -> dict[str, list[float]]:
     """Return expected and true precision of the first matches, by their number."""
-    file_x, file_y, gamma = DATASETS[dataset]
-    x = open_embeddings(f"{data_folder / file_x}").read()
-    y = open_embeddings(f"{data_folder / file_y}").read()
+    gamma = GAMMAS[dataset]
+    x, y = load_dataset(dataset, data_folder).read()
     order = np.random.default_rng(seed).permutation(len(x))
     anchors, pool = order[:ANCHORS], np.sort(order[ANCHORS + LEFT_OUT :])
     found = find_matches(
@@ -87,21 +84,13 @@ def print_table(dataset: str, cells: list[dict[str, list[float]]]) -> None:
 
 def main(args: Args) -> None:
     """Run what is missing, then print the tables."""
-    args.out.mkdir(parents=True, exist_ok=True)
     paths = {
         (dataset, seed): args.out / f"{dataset}-{seed}.json"
         for dataset, seed in itertools.product(args.datasets, args.seeds)
     }
-    for (dataset, seed), path in paths.items():
-        if not path.exists():
-            results = run_cell(args.data_folder, dataset, seed)
-            path.write_text(json.dumps(results, indent=1), encoding="utf-8")
-            print(f"{path} written", flush=True)
+    cells = finished_cells(paths, functools.partial(run_cell, args.data_folder))
     for dataset in args.datasets:
-        print_table(
-            dataset,
-            [json.loads(paths[dataset, seed].read_text()) for seed in args.seeds],
-        )
+        print_table(dataset, [cells[dataset, seed] for seed in args.seeds])
 
 
 if __name__ == "__main__":

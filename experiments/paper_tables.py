@@ -6,10 +6,11 @@ set, method and metric; recall in %.
 
 import csv
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
+
+from results import one_sentence
 
 from anchordot_jax import InputError
 from anchordot_jax.baselines.registry import METHODS, find_methods
@@ -45,11 +46,8 @@ class Table:
 
 def main(args: Table, *, number: int) -> None:
     """Print the table beside the printed one; bad input is one sentence, code 2."""
-    try:
+    with one_sentence():
         print_table(args, number=number)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
 
 
 def print_table(args: Table, *, number: int) -> None:

@@ -5,13 +5,14 @@ columns of its own where it prints figures), `NAME.png` and `NAME.svg` in --docs
 `NAME.json` with versions and seconds.
 """
 
+import contextlib
 import csv
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -21,6 +22,8 @@ from matplotlib.figure import Figure
 from anchordot_jax import InputError, files
 from anchordot_jax.runs import cells
 from anchordot_jax.runs.cells import Cell, Progress, Run
+
+Key = TypeVar("Key", bound=tuple[Any, ...])
 
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -44,12 +47,22 @@ class Options:
     """Processes of this machine to run cells in."""
 
 
+@contextlib.contextmanager
+def one_sentence() -> Iterator[None]:
+    """End the script with one sentence and exit code 2 on bad input."""
+    try:
+        yield
+    except InputError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
 def run_grid(grid: Sequence[Cell], run: Run, options: Options) -> list[dict[str, Any]]:
     """Return the records of a grid; what is missing is run, and progress printed.
 
     Bad input ends the script with one sentence and exit code 2.
     """
-    try:
+    with one_sentence():
         if options.seeds < 1 or options.processes < 1:
             raise InputError("--seeds and --processes must be at least 1.")
         if options.processes == 1:
@@ -62,12 +75,27 @@ def run_grid(grid: Sequence[Cell], run: Run, options: Options) -> list[dict[str,
         refused = [r for r in records if r["status"] != "done"]
         if refused and all(r["status"] == "refused" for r in records):
             raise InputError(refused[0]["reason"])
-    except InputError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
     for record in refused:
         print(f"{record['settings']} {record['status']}: {record['reason']}")
     return records
+
+
+def finished_cells(
+    paths: Mapping[Key, Path], run: Callable[..., Mapping[str, Any]]
+) -> dict[Key, dict[str, Any]]:
+    """Return every cell's values by key; missing ones are `run(*key)`, and stored.
+
+    Bad input ends the script with one sentence and exit code 2.
+    """
+    with one_sentence():
+        for key, path in paths.items():
+            if not path.exists():
+                files.write_json(path, run(*key), indent=1)
+                print(f"{path} written", flush=True)
+        return {
+            key: files.read_json(path, f"The cell {path}")
+            for key, path in paths.items()
+        }
 
 
 def _tell(progress: Progress) -> None:

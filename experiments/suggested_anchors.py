@@ -14,24 +14,21 @@ anchors less than N.
 """
 
 import dataclasses
+import functools
 import itertools
-import json
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import tyro
+from results import finished_cells
 
-from anchordot_jax import evaluation, open_embeddings, profiles
+from anchordot_jax import evaluation, load_dataset, profiles
 from anchordot_jax.baselines.closed_form import cca
 from anchordot_jax.evaluation.score_matrix import evaluate_scores
 from anchordot_jax.matching.coverage import choose_cover
 from anchordot_jax.matching.rules import RuleSettings, sinkhorn
 
-DATASETS = {
-    "flickr8k": ("flickr8k.h5::image", "flickr8k.h5::text"),
-    "chebi20": ("chebi20.h5::molecule", "chebi20.h5::text"),
-}
 COUNTS = (50, 100, 200)
 TEST, GAMMA, ETA, RIDGE = 400, 0.75, 0.02, 2.0
 CHOICES = [
@@ -96,9 +93,7 @@ def score_sinkhorn(
 
 def run_cell(data_folder: Path, dataset: str, seed: int) -> dict[str, dict]:
     """Return the mean recalls of every rule, count and method."""
-    file_x, file_y = DATASETS[dataset]
-    x = unit(open_embeddings(f"{data_folder / file_x}").read())
-    y = unit(open_embeddings(f"{data_folder / file_y}").read())
+    x, y = map(unit, load_dataset(dataset, data_folder).read())
     order = np.random.default_rng(seed).permutation(len(x))
     test, rest = order[:TEST], order[TEST:]
     results = {}
@@ -138,19 +133,14 @@ def print_table(dataset: str, method: str, cells: list[dict[str, dict]]) -> None
 
 def main(args: Args) -> None:
     """Run what is missing, then print the tables."""
-    args.out.mkdir(parents=True, exist_ok=True)
     paths = {
         (dataset, seed): args.out / f"{dataset}-{seed}.json"
         for dataset, seed in itertools.product(args.datasets, args.seeds)
     }
-    for (dataset, seed), path in paths.items():
-        if not path.exists():
-            results = run_cell(args.data_folder, dataset, seed)
-            path.write_text(json.dumps(results, indent=1), encoding="utf-8")
-            print(f"{path} written", flush=True)
+    cells = finished_cells(paths, functools.partial(run_cell, args.data_folder))
     for dataset, method in itertools.product(args.datasets, METHODS):
-        cells = [json.loads(paths[dataset, seed].read_text()) for seed in args.seeds]
-        print_table(dataset, method, cells)
+        own = [cells[dataset, seed] for seed in args.seeds]
+        print_table(dataset, method, own)
 
 
 if __name__ == "__main__":

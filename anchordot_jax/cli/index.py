@@ -50,9 +50,14 @@ class Index:
         from anchordot_jax.cli.models import load_model
         from anchordot_jax.fitted import gallery_index
 
-        files.check_writable(self.out)
+        gallery_index.check_place(self.out)
         if self.faiss is not None:
             files.check_output_file(self.faiss)
+            if self.faiss.resolve().is_relative_to(self.out.resolve()):
+                raise InputError(
+                    f"--faiss {self.faiss} is in the index folder {self.out}, which "
+                    f"is replaced as a whole; choose a place beside it."
+                )
         model = load_model(self.model)
         gallery = data.open_embeddings(self.gallery)
         other: Literal["x", "y"] = "y" if self.side == "x" else "x"
@@ -71,11 +76,11 @@ class Index:
             gallery_index.gallery_potentials(embedded, queries, neighbours),
             gallery_index.model_digest(model),
         )
-        if self.faiss is not None:
-            if self.form not in index.potentials:
-                raise InputError(f"--form {self.form} needs --gallery-bank.")
-            gallery_index.write_faiss(self.faiss, index, self.form)
+        if self.faiss is not None and self.form not in index.potentials:
+            raise InputError(f"--form {self.form} needs --gallery-bank.")
         gallery_index.write_index(self.out, index)
+        if self.faiss is not None:
+            gallery_index.write_faiss(self.faiss, index, self.form)
         if self.json:
             output.print_json(
                 {

@@ -32,8 +32,13 @@ class Push:
         model = load_model(self.model)
         place = f"{hub.PREFIX}{self.repository}"
         text = card.model_card(model.info, model.metrics, code=card.loading_code(place))
+        folder = (
+            hub.fetch(str(self.model))
+            if hub.is_address(self.model)
+            else model_folder.locate(self.model)
+        )
         commit = hub.push(
-            model_folder.locate(self.model),
+            folder,
             self.repository,
             card=text,
             private=self.private,

@@ -43,8 +43,9 @@ def read_texts(
             f"{path} must be a .txt, .csv, .tsv or .h5 file of texts, got "
             f"{path.suffix or 'no suffix'}."
         )
-    with readable(str(path), "text"):
-        lines = path.read_text(encoding="utf-8").splitlines()
+    # Not splitlines: it also cuts at characters that a caption may hold.
+    with readable(str(path), "text"), path.open(encoding="utf-8") as stream:
+        lines = [line.removesuffix("\n") for line in stream]
     return _one_a_row(name, lines, source)
 
 

@@ -68,8 +68,12 @@ def _write_npy(
     }
     with path.open("wb") as stream:
         np.lib.format.write_array_header_1_0(stream, header)
+        rows = 0
         for block in blocks:
             stream.write(np.ascontiguousarray(block, dtype).data)
+            rows += len(block)
+    if rows != shape[0]:
+        raise ValueError(f"The blocks have {rows} rows together, not {shape[0]}.")
 
 
 def _write_hdf5(

@@ -28,6 +28,8 @@ EXTRAS: Mapping[str, Extra] = {
         ("sentence_transformers", "torch"), "encoders named st:MODEL"
     ),
     "open-clip": Extra(("open_clip", "torch"), "encoders named open-clip:MODEL"),
+    "faiss": Extra(("faiss",), "index --faiss"),
+    "slurm": Extra(("submitit",), "experiments as jobs of Slurm"),
     "tensorboard": Extra(("tensorboardX",), "fit --log tensorboard"),
     "wandb": Extra(("wandb",), "fit --log wandb"),
     "export": Extra(

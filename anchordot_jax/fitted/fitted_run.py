@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anchordot_jax import data, files
+from anchordot_jax import data
 from anchordot_jax.config import Config
 from anchordot_jax.data import EmbeddingSource, Split
 from anchordot_jax.errors import InputError
@@ -51,10 +51,7 @@ def stored_config(run: RunFolder) -> Config:
     Raises:
         InputError: the folder holds no run, or one of another version's settings.
     """
-    stored = files.read_json(run.path / "config.json", f"The run {run.path}")
-    if "config" not in stored:
-        raise InputError(f"{run.path} is not a run folder of `anchordot fit`.")
-    return Config.from_dict(stored["config"])
+    return Config.from_dict(run.identity()["config"])
 
 
 def stored_choice(run: RunFolder) -> Selection | SoftSelection:
@@ -105,8 +102,7 @@ def load_data(run: RunFolder, *, x: str | None = None, y: str | None = None) -> 
     sources = Sources(**given) if named is None else named._replace(**given)
     split = data.read_split(run.path / "splits.json")
     fit = read_fit_data(sources, split)
-    stored = files.read_json(run.path / "config.json", f"The run {run.path}")
-    if stored["data"]["digest"] != fit.digest():
+    if run.identity()["data"].get("digest") != fit.digest():
         raise InputError(
             f"{sources.x} and {sources.y} do not hold the rows that {run.path} was "
             f"fitted to; give the files of that fit."

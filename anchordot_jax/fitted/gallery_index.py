@@ -17,23 +17,23 @@ queries, c the bank of the gallery's own side and beta = 1.5 / std of a bank's c
 The gallery bank of the dual forms holds items that are not searched themselves.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from anchordot_jax import dotted, files, matching
 from anchordot_jax.config import IndexForm
 from anchordot_jax.errors import InputError
+from anchordot_jax.extras import needs
 from anchordot_jax.matching.bank import BETA, LEAST_SPREAD, cosine_spread
 from anchordot_jax.matching.nearest import TopK, as_embeddings
 from anchordot_jax.model import AlignedModel, Side
+from anchordot_jax.runs.tensors import read_tensors, tensor_digest, write_tensors
 
 SCHEMA = 1
+FILES = frozenset({"config.json", "index.safetensors", "ids.json"})
 FORMS: tuple[str, ...] = get_args(IndexForm)
 
 
@@ -104,13 +104,25 @@ def gallery_potentials(
 
 
 def model_digest(model: AlignedModel) -> str:
-    """Return 16 hexadecimal digits that change whenever the model's maps do."""
-    digest = hashlib.sha256()
-    for name, value in sorted(dotted.flatten(model.params).items()):
-        array = np.ascontiguousarray(value)
-        digest.update(f"{name}{array.shape}{array.dtype}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()[:16]
+    """Return 64 hexadecimal digits that change whenever the model's maps do."""
+    arrays = dotted.flatten(model.params)
+    return tensor_digest({name: np.asarray(value) for name, value in arrays.items()})
+
+
+def check_place(folder: Path) -> None:
+    """Raise InputError unless the folder is new, empty, or an index and nothing else.
+
+    A folder with other files is never replaced.
+    """
+    files.check_writable(folder.parent)
+    if not folder.exists():
+        return
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    if names and not names <= FILES:
+        raise InputError(
+            f"{folder} exists and is not an index, or holds other files too; choose "
+            f"another --out."
+        )
 
 
 def write_index(folder: Path, index: GalleryIndex) -> None:
@@ -119,9 +131,7 @@ def write_index(folder: Path, index: GalleryIndex) -> None:
     Raises:
         InputError: the folder holds something else.
     """
-    files.check_writable(folder.parent)
-    if folder.exists() and not (folder / "index.safetensors").is_file():
-        raise InputError(f"{folder} exists and is not an index; choose another --out.")
+    check_place(folder)
     tensors = {"embeddings": np.ascontiguousarray(index.embeddings)}
     for form, own in index.potentials.items():
         tensors[f"offsets.{form}"] = np.ascontiguousarray(own.offsets, np.float32)
@@ -132,8 +142,8 @@ def write_index(folder: Path, index: GalleryIndex) -> None:
         "scales": {form: own.scale for form, own in index.potentials.items()},
     }
     with files.replacing_folder(folder) as temporary:
-        safetensors.numpy.save_file(tensors, temporary / "index.safetensors")
-        files.write_json(temporary / "config.json", config)
+        write_tensors(temporary / "index.safetensors", tensors)
+        files.write_json(temporary / "config.json", files.sealed(config))
         files.write_json(temporary / "ids.json", {"ids": index.ids}, indent=None)
 
 
@@ -148,9 +158,10 @@ def read_index(folder: Path) -> GalleryIndex:
         raise InputError(f"{what} does not exist.")
     config = files.read_json(folder / "config.json", what)
     files.check_schema(config, SCHEMA, what)
+    files.check_seal(config, folder / "config.json")
     ids = files.read_json(folder / "ids.json", what).get("ids")
     try:
-        tensors = safetensors.numpy.load_file(folder / "index.safetensors")
+        tensors = read_tensors(folder / "index.safetensors")
         embeddings = tensors["embeddings"]
         potentials = {
             form: Potentials(float(scale), tensors[f"offsets.{form}"])
@@ -159,7 +170,9 @@ def read_index(folder: Path) -> GalleryIndex:
         found = GalleryIndex(
             config["side"], embeddings, list(ids or []), potentials, config["model"]
         )
-    except (OSError, safetensors.SafetensorError, KeyError, AttributeError) as error:
+        if found.side not in get_args(Side):
+            raise ValueError(f"its side is {found.side!r}")
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise InputError(
             f"{what} is damaged ({error}); make it again with anchordot index."
         ) from None
@@ -181,13 +194,7 @@ def write_faiss(path: Path, index: GalleryIndex, form: str) -> None:
     Raises:
         InputError: faiss is not installed.
     """
-    try:
-        import faiss
-    except ImportError:
-        raise InputError(
-            "--faiss needs the Python package faiss, which is not installed; run pip "
-            "install 'anchordot-jax[faiss]'."
-        ) from None
+    faiss = needs("faiss", extra="faiss", what="--faiss")
     own = index.potentials[form]
     rows = np.concatenate(
         [own.scale * index.embeddings, own.offsets[:, None]], axis=1

@@ -33,7 +33,7 @@ def build_report(context: Context) -> Report:
     info = context.model.info
     chosen = ", ".join(
         f"{name} {info[name]:g}"
-        for name in ("gamma", "eta", "ridge", "ridge_ratio", "sharpness")
+        for name in ("gamma", "eta", "rho", "ridge", "ridge_ratio", "sharpness")
         if name in info
     )
     lead = (

@@ -46,7 +46,7 @@ def data_section(context: Context) -> Section:
         [
             "directions the anchors span",
             *(
-                str(len(profiles.fit_basis(anchors).singular_values))
+                str(len(_basis(context, anchors).singular_values))
                 for anchors in (fit.anchors_x, fit.anchors_y)
             ),
         ],
@@ -92,9 +92,10 @@ def spectrum_section(context: Context) -> Section:
         return Section("spectrum", title, [Text(context.missing)])
     fit, blocks, rows = context.data.known.fit, [], []
     for side in ("x", "y"):
-        basis = profiles.fit_basis(getattr(fit, f"anchors_{side}"))
+        basis = _basis(context, getattr(fit, f"anchors_{side}"))
         pool = getattr(fit, f"pool_{side}")[:SPECTRUM_ROWS]
-        along = np.asarray(profiles.normalize(pool), np.float64) @ basis.right
+        rows_of_pool = np.asarray(profiles.normalize(pool), np.float64) - basis.mean
+        along = rows_of_pool @ basis.right
         lines, ratios = {}, []
         for gamma in GAMMAS:
             values = _spectrum(along * profiles.spectral_weights(basis, gamma))
@@ -119,6 +120,11 @@ def spectrum_section(context: Context) -> Section:
     heads = ["side", *(f"gamma {gamma:g}" for gamma in GAMMAS)]
     caption = "Participation ratio: the number of directions that carry the profiles"
     return Section("spectrum", title, [*blocks, Table(caption, heads, rows)])
+
+
+def _basis(context: Context, anchors: np.ndarray) -> profiles.AnchorBasis:
+    """Return the basis as the fit has it."""
+    return profiles.fit_basis(anchors, center=context.config.center)
 
 
 def _spectrum(rows: np.ndarray) -> np.ndarray:

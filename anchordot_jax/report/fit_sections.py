@@ -1,5 +1,6 @@
 """How the fit went: choice by held-out anchors, Sinkhorn, training, settings."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -45,10 +46,15 @@ def selection_section(context: Context) -> Section:
 
 
 def _paper_curve(chosen: Selection) -> list[Block]:
-    gammas = sorted({point.gamma for point in chosen.curve})
+    soft = [point for point in chosen.curve if point.rho is not None]
+    # A fixed rho is on every point; one that was chosen is on those of one gamma, eta.
+    points = chosen.curve
+    if len(soft) < len(points):
+        points = tuple(point for point in points if point.rho is None)
     lines, errors = {}, {}
-    for gamma in gammas:
-        own = [point for point in chosen.curve if point.gamma == gamma]
+    for gamma in sorted({point.gamma for point in points}):
+        own = [point for point in points if point.gamma == gamma]
+        own.sort(key=lambda point: point.eta)
         name = f"gamma {gamma:g}"
         lines[name] = _columns([(p.eta, p.log_rank) for p in own])
         errors[name] = np.array([p.standard_error for p in own])
@@ -60,8 +66,8 @@ def _paper_curve(chosen: Selection) -> list[Block]:
         errors=errors,
         markers=True,
     )
-    best = min(chosen.curve, key=lambda point: point.log_rank)
-    return [
+    best = min(points, key=lambda point: point.log_rank)
+    blocks: list[Block] = [
         Figure(
             "selection",
             svg,
@@ -76,6 +82,26 @@ def _paper_curve(chosen: Selection) -> list[Block]:
             f"standard error."
         ),
     ]
+    if soft and len(soft) < len(chosen.curve):
+        blocks.append(_rho_table(chosen))
+    return blocks
+
+
+def _rho_table(chosen: Selection) -> Table:
+    """Return the candidates for rho, at the gamma and eta chosen without it."""
+    gamma, eta = next((p.gamma, p.eta) for p in chosen.curve if p.rho is not None)
+    rows = [
+        [
+            "none" if point.rho is None else f"{point.rho:g}",
+            f"{point.log_rank:.3f}",
+            f"{point.standard_error:.3f}",
+        ]
+        for point in chosen.curve
+        if (point.gamma, point.eta) == (gamma, eta)
+    ]
+    taken = "none" if chosen.rho is None else f"{chosen.rho:g}"
+    caption = f"Candidates for rho at gamma {gamma:g}, eta {eta:g}; chosen: {taken}"
+    return Table(caption, ["rho", "mean log rank", "standard error"], rows)
 
 
 def _refined_curve(chosen: SoftSelection) -> list[Block]:
@@ -135,7 +161,9 @@ def transport_section(context: Context) -> Section:
     svg = figures.curves(
         {"marginal error": (every * np.arange(1, len(errors) + 1), errors)},
         x_label="Sinkhorn iteration",
-        y_label="L1 error of the marginal",
+        y_label="L1 error of the marginal"
+        if solved.rho is None
+        else "L1 change of the sums",
         log_y=True,
         markers=True,
         rules={"tolerance": tolerance},
@@ -221,8 +249,16 @@ def _records(context: Context) -> list[dict[str, Any]]:
     path = context.run.path / "metrics.jsonl"
     if not path.is_file():
         return []
-    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    return [record for record in records if record.get("stage") == "distillation"]
+    records = []
+    for line in path.read_text("utf-8", errors="replace").splitlines():
+        # The last line of a killed fit may be cut.
+        with contextlib.suppress(ValueError):
+            records.append(json.loads(line))
+    return [
+        record
+        for record in records
+        if isinstance(record, dict) and record.get("stage") == "distillation"
+    ]
 
 
 def _columns(points: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:

@@ -99,10 +99,14 @@ def _picture(folder: Path, name: str) -> Path | None:
     """Return the file of a name inside the folder, with or without its suffix."""
     root = folder.resolve()
     for suffix in ("", *SUFFIXES):
-        path = (root / f"{name}{suffix}").resolve()
-        # An id is data: it must not lead out of the folder.
-        if path.is_relative_to(root) and path.is_file():
-            return path
+        try:
+            path = (root / f"{name}{suffix}").resolve()
+            # An id is data: it must not lead out of the folder.
+            if path.is_relative_to(root) and path.is_file():
+                return path
+        except (OSError, ValueError):
+            # No file can have such a name: too long, or with a NUL.
+            return None
     return None
 
 

@@ -1,5 +1,6 @@
 """How well test items find their partners: recall, hubs, examples."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -138,7 +139,9 @@ def hubness_section(context: Context) -> Section:
     gamma = context.chosen.gamma if isinstance(context.chosen, Selection) else None
     gamma = USUAL_GAMMA if gamma is None else gamma
     known = {
-        "profiles, untrained": _cosine(test, *_profiles(context.data, test, gamma)),
+        "profiles, untrained": _cosine(
+            test, *_profiles(context.data, test, gamma, center=context.config.center)
+        ),
         "model": _cosine(test, test.x, test.y),
     }
     corrected = _corrected(context, test)
@@ -259,12 +262,14 @@ def _corrected(context: Context, test: TestItems) -> Both | None:
 
 
 def _profiles(
-    data: Data, test: TestItems, gamma: float
+    data: Data, test: TestItems, gamma: float, *, center: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the test items' coordinates whose product is the profiles' cosine."""
     fit = data.known.fit
     maps = profiles.coordinate_maps(
-        profiles.fit_basis(fit.anchors_x), profiles.fit_basis(fit.anchors_y), gamma
+        profiles.fit_basis(fit.anchors_x, center=center),
+        profiles.fit_basis(fit.anchors_y, center=center),
+        gamma,
     )
     x, y = profiles.coordinates(test.raw_x, test.raw_y, maps)
     return np.asarray(x), np.asarray(y)
@@ -291,7 +296,9 @@ def _baseline(context: Context, data: Data, name: str) -> Recalls:
         )
     )
     values: dict[str, Any] = {name: list(own) for name, own in recalls.items()}
-    context.run.save_result(f"report-{name}", {"method": name, "recalls": values})
+    # A run that cannot be written to has its report all the same, only not kept.
+    with contextlib.suppress(OSError):
+        context.run.save_result(f"report-{name}", {"method": name, "recalls": values})
     return recalls
 
 

@@ -203,6 +203,8 @@ def run_task(
     try:
         results = [run(settings[0])] if run_many is None else run_many(settings)
         outcomes = [{"status": "done", "result": dict(result)} for result in results]
+        # What cannot be stored is a failure of the cell, not of the grid.
+        json.dumps(outcomes, allow_nan=False)
     except InputError as error:
         outcomes = [{"status": "refused", "reason": str(error)} for _ in cells]
     except Exception as error:  # noqa: BLE001

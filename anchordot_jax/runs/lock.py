@@ -40,18 +40,21 @@ def sole_writer(folder: Path) -> Iterator[None]:
     with files.made(folder):
         handle = os.open(folder, os.O_RDONLY)
         try:
-            _lock(handle, folder)
-            yield
+            if _locked(handle):
+                yield
+                return
         finally:
             os.close(handle)
+    # Not raised within: the folder is the other fit's, and may still be empty.
+    raise InputError(
+        f"{folder} is in use by another fit; wait for its end, or choose another --out."
+    )
 
 
-def _lock(handle: int, folder: Path) -> None:
+def _locked(handle: int) -> bool:
+    """Return whether the lock is ours, or the file system knows none."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in TAKEN:
-            raise InputError(
-                f"{folder} is in use by another fit; wait for its end, or choose "
-                f"another --out."
-            ) from None
+        return error.errno not in TAKEN
+    return True

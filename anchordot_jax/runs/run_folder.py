@@ -2,10 +2,11 @@
 
 Layout: config.json metrics.jsonl env.json splits.json sources.json selection.json
 coupling.safetensors checkpoints/ model/ results/, and start.safetensors where a closed
-form starts the students. JSON and safetensors hold a sha256 of their contents, so that
-a damaged file is refused and never built upon. Every stage is stored once it is
-through, so the same command continues where the last one stopped. Of several processes
-of one run the first writes; all read, so that the folder must be one that all see.
+form starts the students. What a later stage builds on (config, splits, selection,
+start, coupling, checkpoints, model) holds a digest of its contents, so that a damaged
+file is refused and never built upon. Every stage is stored once it is through, so the
+same command continues where the last one stopped. Of several processes of one run the
+first writes; all read, so that the folder must be one that all see.
 """
 
 import dataclasses
@@ -97,7 +98,7 @@ class RunFolder:
         identity = json.loads(json.dumps(identity))
         if not is_first_process():
             wait_for_all("the run folder is open")
-            folder._check_same(folder._stored(), identity)
+            folder._check_same(folder.identity(), identity)
             return folder
         folder._prepare(identity, overwrite=overwrite)
         wait_for_all("the run folder is open")
@@ -108,12 +109,13 @@ class RunFolder:
         files.check_writable(self.path)
         config = self.path / "config.json"
         if config.exists():
-            stored = self._stored()
+            stored = self.identity()
             if not overwrite:
                 self._check_same(stored, identity)
                 self._sweep()
                 self._note_environment()
                 return
+            self._sweep()
             self._clear()
         elif self.path.is_dir() and any(
             not entry.name.startswith(".") for entry in self.path.iterdir()
@@ -280,8 +282,12 @@ class RunFolder:
             return None
         return files.read_json(path, f"The run {self.path}")
 
-    def _stored(self) -> dict[str, Any]:
-        """Return config.json; raise InputError unless it is that of a run."""
+    def identity(self) -> dict[str, Any]:
+        """Return config.json, the settings and the digest of the data.
+
+        Raises:
+            InputError: no run is there, or its config.json was damaged.
+        """
         what = f"The run {self.path}"
         stored = files.read_json(self.path / "config.json", what)
         files.check_schema(stored, SCHEMA, what)
