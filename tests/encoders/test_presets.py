@@ -9,6 +9,7 @@ from anchordot_jax.encoders import base, presets, weights
 from anchordot_jax.encoders.loading import HOMES, load_encoder
 from anchordot_jax.encoders.presets import PRESETS, check_pooling, resolve
 from anchordot_jax.errors import InputError
+from anchordot_jax.extras import needs
 
 NAMES = (
     "dinov2-small dinov2-base dinov3-large clip-vit-b32 openclip-vit-b32 siglip-b16",
@@ -109,7 +110,7 @@ def test_a_missing_library_names_its_extra(tmp_path: Path) -> None:
         match=r"The encoder e needs the Python package nowhere, which is not "
         r"installed; run pip install 'anchordot-jax\[timm\]'",
     ):
-        base.needs("nowhere.inside", extra="timm", what="The encoder e")
+        needs("nowhere.inside", extra="timm", what="The encoder e")
 
 
 def test_a_broken_library_says_so(
@@ -120,9 +121,9 @@ def test_a_broken_library_says_so(
     (tmp_path / "lacking_library.py").write_text("import nowhere_at_all")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match=r"fails to import \(no such op\)"):
-        base.needs("broken_library", extra="timm", what="It")
+        needs("broken_library", extra="timm", what="It")
     with pytest.raises(InputError, match="package nowhere_at_all, which is not"):
-        base.needs("lacking_library", extra="timm", what="It")
+        needs("lacking_library", extra="timm", what="It")
 
 
 def test_weights_out_of_reach_say_what_to_download_and_where_to_put_it() -> None:
