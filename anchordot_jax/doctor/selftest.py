@@ -26,7 +26,7 @@ FROM_CHANCE = 4.0
 """Standard deviations of a random recall@10 that shuffled anchors may be above it."""
 TOLERANCE = 1e-5
 POTENTIALS = 1e-3
-"""Largest difference of f_i + g_j, in units of epsilon: the factor of a plan's entry
+"""Largest difference of (f_i + g_j) / epsilon, which is the factor of a plan's entry
 less 1."""
 PRODUCTS = 1e-5
 """Largest error of a full-precision product of unit rows. TF32's is 1e-3."""
