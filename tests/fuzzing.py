@@ -29,6 +29,7 @@ from mutations import (
     DIM_X,
     DIM_Y,
     Draws,
+    N,
     captions_file,
     embedding_files,
     mutated,
@@ -48,6 +49,7 @@ TINY = [
 ]
 GOOD = ["--x", "x.npy", "--y", "y.npy"]
 PAIRS = ["--pairs", "pairs.csv"]
+TESTED = ["--test-pairs", "test.csv"]
 
 
 class Given(NamedTuple):
@@ -76,11 +78,16 @@ class Given(NamedTuple):
 
     def run(self) -> str:
         """Return a copy of the run with one of its files broken."""
-        shutil.copytree("run", "m/run")
-        files = sorted(path for path in Path("m/run").rglob("*") if path.is_file())
+        return self.folder("run")
+
+    def folder(self, name: str) -> str:
+        """Return a copy of a folder with one of its files broken."""
+        copy = Path("m") / name
+        shutil.copytree(name, copy)
+        files = sorted(path for path in copy.rglob("*") if path.is_file())
         path = files[int(self.draws.integers(len(files)))]
         path.write_bytes(mutated(path.read_bytes(), b"{}", self.draws))
-        return "m/run"
+        return str(copy)
 
 
 def _inspect(given: Given) -> list[str]:
@@ -104,7 +111,7 @@ def _fit_weights(given: Given) -> list[str]:
 
 
 def _fit_again(given: Given) -> list[str]:
-    return ["fit", *GOOD, *PAIRS, "--out", given.run(), *TINY]
+    return ["fit", *GOOD, *PAIRS, *TESTED, "--out", given.run(), *TINY]
 
 
 def _embed(given: Given) -> list[str]:
@@ -130,7 +137,7 @@ def _search(given: Given) -> list[str]:
 def _compare(given: Given) -> list[str]:
     return [
         *("compare", "--x", given.embeddings(), "--y", "y.npy", *PAIRS),
-        *("--test-pairs", "test.csv", "--methods", "csa", "--reference", "csa"),
+        *(*TESTED, "--methods", "csa", "--reference", "csa"),
         *("--seeds", "1", "--out", "m/compared", "--quiet"),
     ]
 
@@ -142,6 +149,54 @@ def _diagnose(given: Given) -> list[str]:
 
 def _export(given: Given) -> list[str]:
     return ["export", given.run(), "--format", "torch", "--out", "m/exported"]
+
+
+def _report(given: Given) -> list[str]:
+    return ["report", given.run(), "--out", "m/reported"]
+
+
+def _report_texts(given: Given) -> list[str]:
+    lines = [f"{i},a picture\n" for i in range(N)]
+    kinds = (
+        ("texts.csv", "id,text\n" + "".join(lines)),
+        ("texts.tsv", "id\ttext\n" + "".join(lines).replace(",", "\t")),
+        ("texts.txt", "a picture\n" * N),
+    )
+    name, good = kinds[int(given.draws.integers(len(kinds)))]
+    texts = given.text(name, good.encode())
+    return ["report", "run", "--texts-y", texts, "--out", "m/reported"]
+
+
+def _match(given: Given) -> list[str]:
+    return ["match", given.run(), "--out", "m/matches.csv"]
+
+
+def _suggest(given: Given) -> list[str]:
+    return ["suggest", "--x", given.embeddings(), "--count", "3", "--out", "m/next.csv"]
+
+
+def _suggest_pairs(given: Given) -> list[str]:
+    pairs = given.text("pairs.csv", pairs_file())
+    return ["suggest", *GOOD, "--pairs", pairs, "--count", "4", "--out", "m/next.csv"]
+
+
+def _index(given: Given) -> list[str]:
+    return ["index", "run", "--gallery", given.embeddings(DIM_Y), "--out", "m/index"]
+
+
+def _index_bank(given: Given) -> list[str]:
+    return [
+        *("index", "run", "--gallery", "y.npy", "--bank", given.embeddings()),
+        *("--out", "m/index"),
+    ]
+
+
+def _index_model(given: Given) -> list[str]:
+    return ["index", given.run(), "--gallery", "y.npy", "--out", "m/index"]
+
+
+def _search_index(given: Given) -> list[str]:
+    return ["search", "run", "--queries", "x.npy", "--index", given.folder("index")]
 
 
 def _extract(given: Given) -> list[str]:
@@ -175,8 +230,17 @@ CASES: dict[Callable[[Given], list[str]], int] = {
     _diagnose: 2,
     _export: 4,
     _extract: 12,
+    _report: 5,
+    _report_texts: 2,
+    _match: 2,
+    _suggest: 10,
+    _suggest_pairs: 4,
+    _index: 6,
+    _index_bank: 3,
+    _index_model: 3,
+    _search_index: 12,
 }
-"""Which verbs, and how often each."""
+"""Which verbs, and how often each. A report and a list of matches take their time."""
 
 
 def prepare(folder: Path) -> None:
@@ -190,8 +254,13 @@ def prepare(folder: Path) -> None:
         Path("pairs.csv").write_bytes(pairs_file())
         Path("test.csv").write_bytes(b"x,y\n11,11\n12,12\n13,13\n")
         with contextlib.redirect_stdout(io.StringIO()):
-            code = main(["fit", *GOOD, *PAIRS, "--out", "run", *TINY])
-        if code != 0:
+            made = [
+                main(["fit", *GOOD, *PAIRS, *TESTED, "--out", "run", *TINY]),
+                # Leaves the baseline's recalls among the run's results.
+                main(["report", "run", "--out", "reported"]),
+                main(["index", "run", "--gallery", "y.npy", "--out", "index"]),
+            ]
+        if any(made):
             raise RuntimeError("the good files could not be fitted")
     loading.load_encoder = lambda spec, **_: fakes.FakeEncoder("text")
 

@@ -1,5 +1,6 @@
 """`anchordot report`: a run as one page that opens from disk."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,7 +68,7 @@ class Report:
             model=model,
             chosen=stored_choice(run),
             data=known,
-            missing=missing,
+            missing=_without_folders(missing, run),
             contrastive=self.contrastive,
         )
         report = build_report(context)
@@ -119,3 +120,16 @@ class Report:
         test = test_items(model, known)
         both = Data(known=known, test=test, viewer_x=shown["x"], viewer_y=shown["y"])
         return both, ""
+
+
+def _without_folders(text: str, run: "RunFolder") -> str:
+    """Return a sentence with the run's files by name alone: a report is passed on."""
+    from anchordot_jax.runs.sources import read_sources
+
+    named = None
+    with contextlib.suppress(InputError):
+        named = read_sources(run.path)
+    files = [Path(name.partition("::")[0]) for name in named or () if name]
+    for path in (run.path, *files):
+        text = text.replace(str(path), path.name)
+    return text

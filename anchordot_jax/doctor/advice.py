@@ -94,11 +94,12 @@ def advice(found: Findings) -> list[str]:
             f"computed in full float32 all the same, the students' training is not."
         )
     lines += [f"{name} is set and slows JAX down; unset it." for name in found.slowing]
-    lines += [
-        f"Not installed, and needed for {EXTRAS[name].use} only: "
-        f"pip install 'anchordot-jax[{name}]'."
-        for name in found.missing
-    ]
+    if found.missing:
+        uses = "; ".join(f"{name} ({EXTRAS[name].use})" for name in found.missing)
+        lines.append(
+            f"Optional and not installed: {uses}. Where one is needed: "
+            f"pip install 'anchordot-jax[{found.missing[0]}]', or by its name."
+        )
     return lines
 
 

@@ -144,7 +144,8 @@ def write_index(folder: Path, index: GalleryIndex) -> None:
     with files.replacing_folder(folder) as temporary:
         write_tensors(temporary / "index.safetensors", tensors)
         files.write_json(temporary / "config.json", files.sealed(config))
-        files.write_json(temporary / "ids.json", {"ids": index.ids}, indent=None)
+        ids = files.sealed({"ids": index.ids})
+        files.write_json(temporary / "ids.json", ids, indent=None)
 
 
 def read_index(folder: Path) -> GalleryIndex:
@@ -156,10 +157,9 @@ def read_index(folder: Path) -> GalleryIndex:
     what = f"The index {folder}"
     if not folder.is_dir():
         raise InputError(f"{what} does not exist.")
-    config = files.read_json(folder / "config.json", what)
+    config = _read_sealed(folder / "config.json", what)
     files.check_schema(config, SCHEMA, what)
-    files.check_seal(config, folder / "config.json")
-    ids = files.read_json(folder / "ids.json", what).get("ids")
+    ids = _read_sealed(folder / "ids.json", what).get("ids")
     try:
         tensors = read_tensors(folder / "index.safetensors")
         embeddings = tensors["embeddings"]
@@ -183,6 +183,18 @@ def read_index(folder: Path) -> GalleryIndex:
             f"anchordot index."
         )
     return found
+
+
+def _read_sealed(path: Path, what: str) -> dict[str, Any]:
+    """Return a file's values, which must be those that it was sealed with."""
+    values = files.read_json(path, what)
+    if files.SEAL not in values:
+        raise InputError(
+            f"{path} holds no {files.SEAL} of its values; make the index again with "
+            f"anchordot index."
+        )
+    files.check_seal(values, path)
+    return values
 
 
 def write_faiss(path: Path, index: GalleryIndex, form: str) -> None:

@@ -50,6 +50,8 @@ class Item(NamedTuple):
     text: str = ""
     picture: str = ""
     """HTML of a thumbnail or drawing, with its alternative text; may be empty."""
+    unread: bool = False
+    """Whether there is a picture that could not be read."""
     note: str = ""
     """Score, rank or the like."""
     right: bool = False

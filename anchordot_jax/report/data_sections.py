@@ -1,5 +1,7 @@
 """What the run was given: files, anchors, pools; their spectra; their maps."""
 
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -55,10 +57,17 @@ def data_section(context: Context) -> Section:
     blocks.append(Table("Both sides", ["", "x", "y"], sizes + rows))
     blocks.append(
         Text(
-            f"Files: {known.sources.x} (x), {known.sources.y} (y). No row is NaN or 0."
+            f"Files: {_file_name(known.sources.x)} (x), "
+            f"{_file_name(known.sources.y)} (y). No row is NaN or 0."
         )
     )
     return Section("data", "Data", blocks)
+
+
+def _file_name(name: str) -> str:
+    """Return FILE::dataset without its folders: a report is passed on."""
+    file, separator, dataset = name.partition("::")
+    return f"{Path(file).name}{separator}{dataset}"
 
 
 def _warnings(context: Context) -> list[str]:
@@ -140,16 +149,14 @@ def map_section(context: Context) -> Section:
     if test is None:
         return Section("map", title, [Text(context.no_test)])
     pairs = _shown_pairs(test)
-    before_x, share_x = _plane(test.raw_x)
-    before_y, share_y = _plane(test.raw_y)
-    together, share = _plane(np.concatenate([test.x, test.y]))
-    before = figures.cloud(
-        before_x[:MAP_ROWS], before_y[:MAP_ROWS], pairs, label="each side's own axes"
-    )
-    n = len(test.x)
+    before_x, share_x = _plane(test.raw_x[:MAP_ROWS])
+    before_y, share_y = _plane(test.raw_y[:MAP_ROWS])
+    shown_x, shown_y = test.x[:MAP_ROWS], test.y[:MAP_ROWS]
+    together, share = _plane(np.concatenate([shown_x, shown_y]))
+    before = figures.cloud(before_x, before_y, pairs, label="each side's own axes")
     after = figures.cloud(
-        together[:n][:MAP_ROWS],
-        together[n:][:MAP_ROWS],
+        together[: len(shown_x)],
+        together[len(shown_x) :],
         pairs,
         label="axes of both sides together",
     )
@@ -185,12 +192,15 @@ def map_section(context: Context) -> Section:
 def _plane(rows: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the rows along their first two principal axes, and their share."""
     centred = np.asarray(rows, np.float64) - rows.mean(axis=0, dtype=np.float64)
-    values, vectors = np.linalg.eigh(centred.T @ centred)
-    axes = vectors[:, ::-1][:, :2]
+    # Thin: the rows are few, and their dimensions may be very many.
+    _, values, axes = np.linalg.svd(centred, full_matrices=False)
+    axes = axes[:2]
     # An axis has no sign of its own: its largest entry is made positive.
-    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1][: axes.shape[1]]])
-    plane = centred @ axes
-    share = float(values[::-1][:2].sum() / max(values.sum(), 1e-30))
+    largest = np.abs(axes).argmax(axis=1)
+    axes = axes * np.sign(axes[np.arange(len(axes)), largest])[:, None]
+    plane = np.zeros((len(rows), 2))
+    plane[:, : len(axes)] = centred @ axes.T
+    share = float((values[:2] ** 2).sum() / max((values**2).sum(), 1e-30))
     return plane / max(float(np.abs(plane).max()), 1e-30), share
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from anchordot_jax import dotted, files
+from anchordot_jax.errors import InputError
 from anchordot_jax.recipes.soft_selection import SoftSelection
 from anchordot_jax.report import figures
 from anchordot_jax.report.blocks import (
@@ -21,6 +22,12 @@ from anchordot_jax.report.blocks import (
 from anchordot_jax.report.context import Context
 from anchordot_jax.runs.card import CITATION
 from anchordot_jax.selection import Selection
+
+METRICS = ("epoch", "pool_loss", "anchor_loss", "chance_loss", "logit_scale")
+"""What a line of metrics.jsonl must have to be drawn."""
+
+LARGEST = 1e30
+"""Beyond it a number is damage, and no figure could show it."""
 
 BIBTEX = """\
 @article{kordes2026anchordot,
@@ -231,18 +238,47 @@ def settings_section(context: Context) -> Section:
     flat = dotted.flatten(context.config.to_dict())
     settings = [(name, _shown(value)) for name, value in flat.items()]
     blocks: list[Block] = [Table("Settings of the fit", ["setting", "value"], settings)]
-    if (context.run.path / "env.json").is_file():
-        found = files.read_json(context.run.path / "env.json", "The run")
-        rows = [(name, str(value)) for name, value in found["versions"].items()]
-        rows += [(name, str(found[name])) for name in ("python", "platform", "backend")]
+    rows = _environment(context)
+    if rows:
         blocks.append(Table("Versions and machine of the fit", ["what", "value"], rows))
-    seconds = (context.run.load_result("seconds") or {}).get("seconds", {})
+    else:
+        blocks.append(Text("Versions left out: env.json is missing or damaged."))
+    seconds = _seconds(context)
     if seconds:
         rows = [(stage, f"{value:.1f}") for stage, value in seconds.items()]
         blocks.append(Table("Seconds of the fit", ["stage", "seconds"], rows))
     cited = " ".join(CITATION.split())
     blocks += [Text(f"The method: {cited}"), Code("As BibTeX:", BIBTEX)]
     return Section("settings", "Settings, versions, citation", blocks)
+
+
+def _environment(context: Context) -> list[tuple[str, str]]:
+    """Return versions and machine; nothing where env.json is missing or damaged."""
+    try:
+        found = files.read_json(context.run.path / "env.json", "The run")
+    except InputError:
+        return []
+    versions, keys = found.get("versions"), ("python", "platform", "backend")
+    if not isinstance(versions, dict) or not found.keys() >= set(keys):
+        return []
+    rows = [(name, str(value)) for name, value in versions.items()]
+    return rows + [(name, str(found[name])) for name in keys]
+
+
+def _seconds(context: Context) -> dict[str, float]:
+    """Return the seconds of each stage; none where they are not stored."""
+    stored = context.run.load_result("seconds")
+    seconds = {} if stored is None else stored.get("seconds")
+    if not isinstance(seconds, dict) or not all(map(_is_number, seconds.values())):
+        raise InputError(
+            f"{context.run.path / 'results/seconds.json'} does not hold the seconds of "
+            f"a fit's stages; delete it for a report without them."
+        )
+    return seconds
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= LARGEST
 
 
 def _records(context: Context) -> list[dict[str, Any]]:
@@ -252,12 +288,14 @@ def _records(context: Context) -> list[dict[str, Any]]:
     records = []
     for line in path.read_text("utf-8", errors="replace").splitlines():
         # The last line of a killed fit may be cut.
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             records.append(json.loads(line))
     return [
         record
         for record in records
-        if isinstance(record, dict) and record.get("stage") == "distillation"
+        if isinstance(record, dict)
+        and record.get("stage") == "distillation"
+        and all(_is_number(record.get(name)) for name in METRICS)
     ]
 
 

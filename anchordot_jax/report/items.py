@@ -4,7 +4,8 @@ import base64
 import functools
 import io
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +14,14 @@ from anchordot_jax.encoders.libraries.rdkit import quiet_chem
 from anchordot_jax.errors import InputError
 from anchordot_jax.extras import needs
 from anchordot_jax.fitted.fitted_run import Side
-from anchordot_jax.report.blocks import Item
+from anchordot_jax.report.blocks import Block, Examples, Item, Text
 
 THUMBNAIL = 160
 """Largest side of a thumbnail, in pixels."""
 DRAWING = (170, 130)
 TEXT_LENGTH = 160
+DAMAGED = (OSError, ValueError, SyntaxError, EOFError, ArithmeticError)
+"""What Pillow raises at a damaged picture."""
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 
 
@@ -58,12 +61,12 @@ class Viewer(NamedTuple):
         if len(text) > TEXT_LENGTH:
             text = text[: TEXT_LENGTH - 1].rstrip() + "…"
         shown = str(name) if self.side.source.ids is not None else f"row {name}"
-        picture = ""
+        picture: str | None = ""
         if self.images is not None:
             picture = thumbnail(self.images, str(name))
         elif smiles:
             picture = molecule(smiles)
-        return Item(shown, text, picture, note, right)
+        return Item(shown, text, picture or "", picture is None, note, right)
 
 
 def check_images(folder: Path) -> None:
@@ -73,18 +76,34 @@ def check_images(folder: Path) -> None:
     needs("PIL.Image", extra="images", what="Showing images")
 
 
+def unread_pictures(shown: Sequence[Examples]) -> list[Block]:
+    """Return a line that says how many items' pictures could not be read, if any."""
+    examples = [example for block in shown for example in block.examples]
+    items = [item for e in examples for item in (e.query, *e.answers)]
+    count = len({item.name for item in items if item.unread})
+    if not count:
+        return []
+    return [Text(f"Pictures that could not be read, and are left out: {count}.")]
+
+
 @functools.lru_cache(maxsize=512)
-def thumbnail(folder: Path, name: str) -> str:
-    """Return an <img> of the picture of a name, or nothing where there is none."""
+def thumbnail(folder: Path, name: str) -> str | None:
+    """Return an <img> of the picture of a name, or nothing where there is none.
+
+    None, where there is one that cannot be read.
+    """
     path = _picture(folder, name)
     if path is None:
         return ""
     image = needs("PIL.Image", extra="images", what="Showing images")
     try:
-        with image.open(path) as opened:
-            small = opened.convert("RGB")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read as a picture ({error}).") from None
+        with warnings.catch_warnings():
+            # Pillow warns of pictures so large that they may be an attack.
+            warnings.simplefilter("error", image.DecompressionBombWarning)
+            with image.open(path) as opened:
+                small = opened.convert("RGB")
+    except (image.DecompressionBombError, image.DecompressionBombWarning, *DAMAGED):
+        return None
     small.thumbnail((THUMBNAIL, THUMBNAIL))
     out = io.BytesIO()
     small.save(out, "JPEG", quality=80)

@@ -1,5 +1,6 @@
 """A report as Markdown, with its figures as files beside it."""
 
+import re
 from collections.abc import Sequence
 
 from anchordot_jax.report.blocks import (
@@ -14,6 +15,9 @@ from anchordot_jax.report.blocks import (
     Table,
     Text,
 )
+
+MARKS = re.compile(r"[\\`*_\[\]<>|#~&$]|^[-+]")
+"""Characters that Markdown, HTML within it or its usual extensions give a meaning."""
 
 
 def document(report: Report, figures: str) -> str:
@@ -58,10 +62,15 @@ def _example(example: Example) -> list[str]:
     return lines + [f"{i}. {_item(item)}" for i, item in enumerate(example.answers, 1)]
 
 
+def _escaped(text: str) -> str:
+    """Return a text of the user's that Markdown shows as it is."""
+    return MARKS.sub(r"\\\g<0>", text)
+
+
 def _item(item: Item) -> str:
-    parts = [item.name]
+    parts = [_escaped(item.name)]
     if item.text:
-        parts.append(f"“{item.text}”")
+        parts.append(f"“{_escaped(item.text)}”")
     if item.note:
         parts.append(f"({item.note})")
     if item.right:

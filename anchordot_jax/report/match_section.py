@@ -15,6 +15,7 @@ from anchordot_jax.report.blocks import (
     Text,
 )
 from anchordot_jax.report.context import Context, Data
+from anchordot_jax.report.items import unread_pictures
 
 SHOWN = 5
 TOPS = (50, 100, 200, 500)
@@ -43,16 +44,27 @@ def match_section(context: Context) -> Section:
         blocks.append(Text("Not calibrated: too few anchors to hold some out."))
     else:
         blocks += _precision(found, precision[:mutual])
-    confident = range(min(SHOWN, mutual))
-    doubtful = range(n - 1, max(mutual, n - 1 - SHOWN), -1)
+    confident, doubtful = _ends(n, mutual)
+    shown = []
     for caption, places in (
         ("Most confident mutual matches:", confident),
         ("Most doubtful matches:", doubtful),
     ):
         examples = [_example(found, context.data, place) for place in places]
         if examples:
-            blocks.append(Examples(caption, examples))
-    return Section("matches", title, blocks)
+            shown.append(Examples(caption, examples))
+    return Section("matches", title, [*blocks, *unread_pictures(shown), *shown])
+
+
+def _ends(n: int, mutual: int) -> tuple[range, range]:
+    """Return the places of the most confident matches, and of the most doubtful.
+
+    The doubtful are those that are not mutual, from the last; where all are mutual, the
+    least certain of them that are not among the confident.
+    """
+    confident = range(min(SHOWN, mutual))
+    first = mutual if mutual < n else len(confident)
+    return confident, range(n - 1, max(first, n - SHOWN) - 1, -1)
 
 
 def _precision(found: PoolMatches, precision: np.ndarray) -> list[Block]:

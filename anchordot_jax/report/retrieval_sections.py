@@ -12,6 +12,7 @@ from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.closed_form import ridge_cca
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools
 from anchordot_jax.baselines.trained import contrastive
+from anchordot_jax.errors import InputError
 from anchordot_jax.evaluation import Interval, Retrieval
 from anchordot_jax.evaluation.score_matrix import retrieve_scores
 from anchordot_jax.report import figures
@@ -26,6 +27,7 @@ from anchordot_jax.report.blocks import (
     Text,
 )
 from anchordot_jax.report.context import Context, Data, TestItems
+from anchordot_jax.report.items import unread_pictures
 from anchordot_jax.selection import USUAL_GAMMA, Selection
 
 KS = (1, 5, 10)
@@ -59,7 +61,7 @@ def recall_section(context: Context) -> Section:
     if corrected is not None:
         rows["this model, hubs corrected"] = _recalls(corrected)
     rows["ridge CCA"] = _baseline(context, context.data, "ridge-cca")
-    if context.contrastive or context.run.load_result("report-contrastive"):
+    if context.contrastive or _stored_baseline(context, "contrastive") is not None:
         rows["contrastive"] = _baseline(context, context.data, "contrastive")
     chance = _chance(test)
     keys = [f"{way}/recall@{k}" for way in DIRECTIONS for k in KS]
@@ -71,7 +73,7 @@ def recall_section(context: Context) -> Section:
     heads = ["recall, %"] + [f"{DIRECTIONS[w]} R@{k}" for w in DIRECTIONS for k in KS]
     n_x, n_y = len(test.x), len(test.y)
     blocks: list[Block] = [
-        *(Caution(text) for text in _behind(rows)),
+        *(Caution(text) for text in (*_at_chance(rows, chance), *_behind(rows))),
         Table(
             f"Queries find their partner among the first k; {n_x} items of x, {n_y} of "
             f"y. In brackets the 95 % bootstrap interval over queries",
@@ -108,12 +110,32 @@ def recall_section(context: Context) -> Section:
 
 def _stored(context: Context) -> list[Block]:
     """Return the recalls that the fit stored, where the files are gone."""
-    metrics = (context.run.load_result("test") or {}).get("metrics", {})
+    metrics = (context.run.load_result("test") or {}).get("metrics")
     keys = [f"{way}/recall@{k}" for way in DIRECTIONS for k in KS]
-    if not all(key in metrics for key in keys):
+    if not isinstance(metrics, dict) or not all(key in metrics for key in keys):
         return []
+    if not all(isinstance(metrics[key], int | float) for key in keys):
+        raise InputError(
+            f"{context.run.path / 'results/test.json'} does not hold a fit's recalls; "
+            f"delete it for a report without them."
+        )
     rows = [[key, f"{100 * metrics[key]:.1f}"] for key in keys]
     return [Table("Stored by the fit", ["recall", "%"], rows)]
+
+
+def _at_chance(rows: Mapping[str, Recalls], chance: Mapping[str, float]) -> list[str]:
+    """Return where the model is not above chance beyond doubt, in sentences."""
+    said = []
+    for way, label in DIRECTIONS.items():
+        key = f"{way}/recall@10"
+        own = rows["this model"][key]
+        if own.low <= chance[key]:
+            said.append(
+                f"The model's recall@10 {label} may be chance: its 95 % interval is "
+                f"{100 * own.low:.1f} to {100 * own.high:.1f} %, and chance is "
+                f"{100 * chance[key]:.1f} %."
+            )
+    return said
 
 
 def _behind(rows: Mapping[str, Recalls]) -> list[str]:
@@ -201,6 +223,7 @@ def examples_section(context: Context) -> Section:
     }
     rows = {"x2y": (rows_x, rows_y), "y2x": (rows_y, rows_x)}
     both = _cosine(test, test.x, test.y)
+    found: list[Examples] = []
     for way, (queries, gallery, positives, asked, answering) in ways.items():
         ranks = evaluation.expected_rank(getattr(both, way))
         shown = _even_steps(ranks)
@@ -217,8 +240,8 @@ def examples_section(context: Context) -> Section:
             own = asked.item(int(rows[way][0][query]))
             title_of = f"Right answer at rank {ranks[query]:.0f} of {len(gallery)}"
             examples.append(Example(title_of, own, answers))
-        blocks.append(Examples(DIRECTIONS[way], examples))
-    return Section("examples", title, blocks)
+        found.append(Examples(DIRECTIONS[way], examples))
+    return Section("examples", title, [*blocks, *unread_pictures(found), *found])
 
 
 def _even_steps(ranks: np.ndarray) -> np.ndarray:
@@ -277,9 +300,9 @@ def _profiles(
 
 def _baseline(context: Context, data: Data, name: str) -> Recalls:
     """Return a baseline's recalls, fitted once and kept in the run's results."""
-    stored = context.run.load_result(f"report-{name}")
+    stored = _stored_baseline(context, name)
     if stored is not None:
-        return {key: Interval(*values) for key, values in stored["recalls"].items()}
+        return stored
     fit, test = data.known.fit, data.test
     if test is None:
         raise ValueError("a baseline is scored on test items")
@@ -300,6 +323,30 @@ def _baseline(context: Context, data: Data, name: str) -> Recalls:
     with contextlib.suppress(OSError):
         context.run.save_result(f"report-{name}", {"method": name, "recalls": values})
     return recalls
+
+
+def _stored_baseline(context: Context, name: str) -> Recalls | None:
+    """Return a baseline's stored recalls; None where there are none, or damaged."""
+    try:
+        stored = context.run.load_result(f"report-{name}") or {}
+    except InputError:
+        return None
+    recalls = stored.get("recalls")
+    keys = [f"{way}/recall@{k}" for way in DIRECTIONS for k in KS]
+    if not isinstance(recalls, dict) or not all(
+        _is_share(recalls.get(k)) for k in keys
+    ):
+        return None
+    return {key: Interval(*recalls[key]) for key in keys}
+
+
+def _is_share(values: Any) -> bool:
+    """Return whether values are an interval of a recall: three numbers of 0 to 1."""
+    return (
+        isinstance(values, list)
+        and len(values) == len(Interval._fields)
+        and all(isinstance(v, int | float) and 0 <= v <= 1 for v in values)
+    )
 
 
 def _recalls(both: Both) -> Recalls:

@@ -294,8 +294,8 @@ class RunFolder:
         files.check_seal(stored, self.path / "config.json")
         if not {"config", "data"} <= stored.keys():
             raise InputError(
-                f"{self.path} holds a config.json that is not that of a run; choose "
-                f"an empty or new folder."
+                f"{self.path} is not a run folder of `anchordot fit`: its config.json "
+                f"is of something else; choose an empty or new folder to fit into."
             )
         return stored
 

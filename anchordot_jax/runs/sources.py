@@ -48,9 +48,17 @@ def read_sources(run: Path) -> Sources | None:
         found = Sources(**values)
     except TypeError:
         found = None
-    if found is None or not (isinstance(found.x, str) and isinstance(found.y, str)):
+    if found is None or not _is_valid(found):
         raise InputError(f"{path} does not name the run's files; give --x and --y.")
     return found
+
+
+def _is_valid(sources: Sources) -> bool:
+    """Return whether x and y are named, and the others are names or not given."""
+    optional = sources[2:]
+    return all(isinstance(name, str) for name in sources[:2]) and all(
+        name is None or isinstance(name, str) for name in optional
+    )
 
 
 def _absolute(name: str) -> str:

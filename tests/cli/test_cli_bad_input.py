@@ -312,7 +312,7 @@ def test_a_model_folder_is_no_place_for_a_run(
     shutil.copytree(fitted_folder / "run" / "model", files / "model")
     before = tree(files)
     outcome = cli(*fit_with(out="model"), *overwrite)
-    check_refused(outcome, "model holds a config.json that is not that of a run; cho")
+    check_refused(outcome, "model is not a run folder of `anchordot fit`: its config")
     assert tree(files) == before
 
 

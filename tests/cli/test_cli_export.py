@@ -69,6 +69,9 @@ def test_a_pushed_model_loads_from_the_hub(
     )
     assert embedded.code == 0
     assert np.array_equal(np.load(tmp_path / "e.npy"), here.embed_x(np.load("x.npy")))
+    again = cli("push", "hf:someone/aligned", "other/copy")
+    assert (again.code, again.err) == (0, "")
+    assert same_model(AlignedModel.load("hf:other/copy"), here)
 
 
 def test_a_repository_that_is_not_there_is_one_sentence(library: Any, cli: Cli) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from anchordot_jax import files as sealing
 from planted import Cli, tree
 
 SEARCH = ("search", "run", "--queries", "x.npy", "--k", "3", "--json")
@@ -71,10 +72,57 @@ def test_a_bad_search_is_one_sentence(
 
 def test_another_models_index_is_refused(index: Path, cli: Cli) -> None:
     config = json.loads((index / "config.json").read_text())
-    (index / "config.json").write_text(json.dumps({**config, "model": "f" * 16}))
+    del config[sealing.SEAL]
+    other = sealing.sealed({**config, "model": "f" * 16})
+    (index / "config.json").write_text(json.dumps(other))
     outcome = cli(*SEARCH, "--index", index)
     assert outcome.code == 2
     assert "was made with another model" in outcome.err
+
+
+@pytest.mark.parametrize("name", ["config.json", "ids.json", "index.safetensors"])
+def test_a_flipped_byte_is_refused(index: Path, cli: Cli, name: str) -> None:
+    """Wherever it is, the seal itself included."""
+    whole = (index / name).read_bytes()
+    seal = whole.find(b"sha256")
+    # Tensors whose seal has lost its name are still those that were written.
+    named = [seal + 2] if name.endswith(".json") else []
+    for place in (len(whole) // 3, *named, seal + 20, len(whole) - 4):
+        damaged = bytearray(whole)
+        damaged[place] ^= 4
+        (index / name).write_bytes(bytes(damaged))
+        outcome = cli(*SEARCH, "--index", index)
+        assert outcome.code == 2, (name, place)
+        assert outcome.err.count("\n") == 1
+        assert outcome.out == ""
+
+
+def test_an_index_replaces_nothing_but_an_index(
+    fitted_files: Path, index: Path, cli: Cli
+) -> None:
+    """Its own earlier form only; a foreign file beside it is reason enough."""
+    make = ("index", "run", "--gallery", "y.npy", "--out", index)
+    assert cli(*make).code == 0
+    (index / "notes.txt").write_text("mine")
+    before = tree(index)
+    outcome = cli(*make)
+    assert outcome.code == 2
+    assert "is not an index, or holds other files too" in outcome.err
+    assert tree(index) == before
+
+
+def test_a_faiss_file_within_the_index_is_refused(
+    fitted_files: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """The folder is replaced as a whole, and such a file with it."""
+    out = tmp_path / "index"
+    outcome = cli(
+        *("index", "run", "--gallery", "y.npy", "--out", out),
+        *("--faiss", out / "gallery.faiss"),
+    )
+    assert outcome.code == 2
+    assert "is in the index folder" in outcome.err
+    assert tree(tmp_path) == {}
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from anchordot_jax.evaluation import Interval
+from anchordot_jax.report import markdown, retrieval_sections
+from anchordot_jax.report.blocks import Item
+from anchordot_jax.report.data_sections import _plane
+from anchordot_jax.report.items import thumbnail
+from anchordot_jax.report.match_section import _ends
 from planted import N_X, N_Y, Cli, tree
 
 SECTIONS = [
     *("data", "recall", "examples", "matches", "selection", "transport"),
     *("training", "hubness", "spectrum", "map", "settings"),
 ]
+METRICS = [f"{way}/recall@{k}" for way in ("x2y", "y2x") for k in (1, 5, 10)]
 VOID = {"meta", "link", "img", "br", "path", "use", "rect", "ellipse", "polygon"}
 
 
@@ -101,7 +108,13 @@ def test_the_page_has_every_section_and_needs_nothing_else(
     assert "url(http" not in text
     assert "thing &lt;" in text
     assert "thing <" not in text
-    for said in ("95 % bootstrap", "chance", "ridge CCA", "arXiv:2610.12781", "jax"):
+    for said in (
+        "95 % bootstrap",
+        "may be chance",
+        "ridge CCA",
+        "arXiv:2610.12781",
+        "jax",
+    ):
         assert said in text
 
 
@@ -134,6 +147,127 @@ def test_markdown_figures_are_files(here: Path, cli: Cli) -> None:
     assert "| contrastive |" in text
 
 
+def test_pictures_that_cannot_be_read_are_left_out_and_counted(
+    here: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damaged ones, and those so large that Pillow refuses or warns of them."""
+    (tmp_path / "pictures").mkdir()
+    for i in range(N_X):
+        Image.new("RGB", (20, 20)).save(tmp_path / f"pictures/{i}.png")
+    for i in range(0, N_X, 2):
+        (tmp_path / f"pictures/{i}.png").write_bytes(b"\x89PNG no")
+    for limit in (150, 300):
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        out = tmp_path / str(limit)
+        done = cli("report", "run", "--images", tmp_path / "pictures", "--out", out)
+        assert (done.code, done.err) == (0, "")
+        text = (out / "report.html").read_text()
+        assert "Pictures that could not be read, and are left out: " in text
+        assert "<img" not in text
+        thumbnail.cache_clear()
+
+
+def test_damaged_notes_of_a_run_are_left_out_or_a_sentence(
+    here: Path, cli: Cli, tmp_path: Path
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    shutil.copytree(here / "run", run)
+    results = run / "results"
+    for text in ('{"versions": [], "python": "3"}', "{", "{}"):
+        (run / "env.json").write_text(text)
+        (results / "report-ridge-cca.json").write_text('{"recalls": {"a": 3}}')
+        (run / "metrics.jsonl").write_text('{"stage": "distillation", "epoch": 1}\n')
+        assert cli("report", run, "--out", out).code == 0
+        found = (out / "report.md").read_text()
+        assert "Versions left out: env.json is missing or damaged." in found
+        assert "x2y/recall@10" in (results / "report-ridge-cca.json").read_text()
+    for name in ("seconds", "test"):
+        (run / "sources.json").unlink(missing_ok=True)
+        path = results / f"{name}.json"
+        kept = path.read_text()
+        values = {"seconds": {"a": "b"}, "metrics": dict.fromkeys(METRICS, "b")}
+        path.write_text(json.dumps({"schema": 1, **values}))
+        done = cli("report", run, "--out", out)
+        assert done.code == 2
+        assert f"{name}.json does not hold" in done.err
+        assert done.err.count("\n") == 1
+        path.write_text(kept)
+
+
+def test_the_files_are_named_without_their_folders(
+    here: Path, cli: Cli, tmp_path: Path
+) -> None:
+    """A report is passed on; where its data lay is nobody's business."""
+    for moved in ("", "moved/"):
+        run = tmp_path / f"{moved}run"
+        shutil.copytree(here / "run", run)
+        if moved:
+            named = json.loads((run / "sources.json").read_text())
+            named["x"] = str(here / "gone/x.npy")
+            (run / "sources.json").write_text(json.dumps(named))
+        assert cli("report", run).code == 0
+        for name in ("report.html", "report.md"):
+            text = (run / name).read_text()
+            assert "x.npy" in text
+            assert str(here) not in text
+
+
+def test_a_plane_of_very_many_dimensions() -> None:
+    """The axes are those of the whole covariance, and take no matrix of its size."""
+    rows = np.random.default_rng(0).normal(size=(7, 5)) * [3, 1, 2, 0.1, 1]
+    plane, share = _plane(rows)
+    centred = rows - rows.mean(axis=0)
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    assert share == pytest.approx(values[-2:].sum() / values.sum())
+    expected = np.abs(centred @ vectors[:, :-3:-1])
+    np.testing.assert_allclose(np.abs(plane), expected / expected.max(), atol=1e-9)
+    wide, same = _plane(np.pad(rows, ((0, 0), (0, 200_000))))
+    np.testing.assert_allclose(wide, plane, atol=1e-9)
+    assert same == pytest.approx(share)
+    assert _plane(rows[:1])[0].tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("n", "mutual", "confident", "doubtful"),
+    [
+        (20, 8, [0, 1, 2, 3, 4], [19, 18, 17, 16, 15]),
+        (10, 8, [0, 1, 2, 3, 4], [9, 8]),
+        (9, 8, [0, 1, 2, 3, 4], [8]),
+        (20, 20, [0, 1, 2, 3, 4], [19, 18, 17, 16, 15]),
+        (7, 7, [0, 1, 2, 3, 4], [6, 5]),
+        (3, 3, [0, 1, 2], []),
+        (2, 0, [], [1, 0]),
+    ],
+)
+def test_both_ends_of_the_matches(
+    n: int, mutual: int, confident: list[int], doubtful: list[int]
+) -> None:
+    """Every match that is not mutual is shown where they are few."""
+    assert [list(part) for part in _ends(n, mutual)] == [confident, doubtful]
+
+
+def test_a_model_at_chance_is_said() -> None:
+    """In the direction in which the interval is not above it, and in no other."""
+    rows = {
+        "this model": {
+            "x2y/recall@10": Interval(0.14, 0.08, 0.2),
+            "y2x/recall@10": Interval(0.4, 0.3, 0.5),
+        }
+    }
+    (said,) = retrieval_sections._at_chance(rows, dict.fromkeys(METRICS, 0.1))
+    assert "recall@10 x → y may be chance" in said
+    assert "8.0 to 20.0 %, and chance is 10.0 %" in said
+
+
+def test_markdown_shows_texts_as_they_are() -> None:
+    """No character of an item's starts a tag, a table cell, a link or emphasis."""
+    item = Item("- a_b", "<b onclick=x>|*bold* `code` [link](u) &amp; \\")
+    shown = markdown._item(item)
+    assert shown == (
+        r"\- a\_b “\<b onclick=x\>\|\*bold\* \`code\` \[link\](u) \&amp; \\”"
+    )
+
+
 def test_molecules_are_drawn_where_they_can_be(here: Path, cli: Cli) -> None:
     pytest.importorskip("rdkit")
     outcome = cli("report", "run", "--smiles", "smiles.csv", "--out", "four")
@@ -145,12 +279,10 @@ def test_molecules_are_drawn_where_they_can_be(here: Path, cli: Cli) -> None:
 
 def test_a_picture_outside_the_folder_is_not_shown(tmp_path: Path) -> None:
     """An id is data: `../secret` must not lead out."""
-    from anchordot_jax.report.items import thumbnail
-
     (tmp_path / "in").mkdir()
     for place in ("secret.png", "in/fine.png"):
         Image.new("RGB", (8, 8)).save(tmp_path / place)
-    assert thumbnail(tmp_path / "in", "fine").startswith("<img ")
+    assert str(thumbnail(tmp_path / "in", "fine")).startswith("<img ")
     assert thumbnail(tmp_path / "in", "../secret") == ""
 
 

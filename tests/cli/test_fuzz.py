@@ -1,6 +1,8 @@
 """2,000 broken files to every verb: one sentence or a result, and nothing else.
 
-No traceback, no hang, no memory taken on a lying header's word, no code run. The cases
+No traceback, no hang, no memory taken on a lying header's word, no code run. Each
+verb that reads files is there; doctor and demo read none, and push starts from the same
+model folder as export. The cases
 run in processes of their own, since a library that crashes takes its process along;
 `python tests/fuzzing.py FOLDER N N+1` repeats case N alone.
 """

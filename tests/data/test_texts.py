@@ -35,6 +35,14 @@ def test_row_by_row(folder: Path, name: str) -> None:
     assert found == {0: "one", 1: "two", 2: "drei, vier"}
 
 
+def test_only_a_line_end_ends_a_text(folder: Path) -> None:
+    """A caption may hold what Unicode also calls a line separator."""
+    texts = ["one\u2028more", "two\x85more", "three\x0cmore"]
+    (folder / "odd.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    source = open_embeddings(f"{folder / 'plain.npy'}")
+    assert read_texts(f"{folder / 'odd.txt'}", source) == dict(enumerate(texts))
+
+
 def test_ids_say_which_row(folder: Path) -> None:
     source = open_embeddings(f"{folder / 'named.h5'}::rows")
     assert read_texts(f"{folder / 'ids.tsv'}", source) == {0: "one", 2: "drei, vier"}

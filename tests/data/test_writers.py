@@ -113,6 +113,17 @@ def test_a_failure_between_blocks_keeps_the_older_file(
     np.testing.assert_array_equal(open_embeddings(path).read(), embeddings + 1)
 
 
+@pytest.mark.parametrize("rows", [39, 41])
+def test_blocks_of_another_length_leave_no_file(
+    tmp_path: Path, embeddings: np.ndarray, rows: int
+) -> None:
+    """A header must not promise rows that are not there."""
+    blocks = [embeddings[:20], embeddings[: rows - 20]]
+    with pytest.raises(ValueError, match=f"have {rows} rows together, not 40"):
+        write_embeddings(tmp_path / "e.npy", blocks, (40, embeddings.shape[1]))
+    assert tree(tmp_path) == {}
+
+
 @pytest.mark.parametrize("name", ["e.parquet", "e.npz", "e", "e.txt"])
 def test_an_unknown_suffix(tmp_path: Path, embeddings: np.ndarray, name: str) -> None:
     """The formats that can be written are named."""

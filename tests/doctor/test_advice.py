@@ -29,6 +29,7 @@ def test_a_sound_installation_needs_no_advice() -> None:
         (SOUND._replace(matmul_precision="tensorfloat32"), "is tensorfloat32"),
         (SOUND._replace(slowing=("JAX_DISABLE_JIT",)), "JAX_DISABLE_JIT is set"),
         (SOUND._replace(missing=("data",)), r"\.parquet.*anchordot-jax\[data\]"),
+        (SOUND._replace(missing=("faiss", "wandb")), r"faiss \(.*; wandb \("),
     ],
 )
 def test_each_finding_has_its_sentence(found: Findings, said: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anchordot_jax import files
 from anchordot_jax.errors import InputError
 from anchordot_jax.fitted import gallery_index
 from anchordot_jax.fitted.gallery_index import FORMS, GalleryIndex
@@ -111,7 +112,7 @@ def test_damage_and_other_folders_are_refused(
         gallery_index.read_index(tmp_path / "none")
     folder = tmp_path / "index"
     gallery_index.write_index(folder, index)
-    (folder / "ids.json").write_text(json.dumps({"ids": ["one"]}))
+    (folder / "ids.json").write_text(json.dumps(files.sealed({"ids": ["one"]})))
     with pytest.raises(InputError, match="its parts differ in length"):
         gallery_index.read_index(folder)
     (folder / "index.safetensors").write_bytes(b"no")

@@ -103,6 +103,19 @@ def test_a_refusal_stays_and_a_failure_is_tried_again(tmp_path: Path) -> None:
     assert len(cells.tidy_rows(again)) == 2
 
 
+def test_a_result_that_json_cannot_hold_is_a_failure_of_its_cell(
+    tmp_path: Path,
+) -> None:
+    """The other cells have their results all the same."""
+
+    def odd(settings: Mapping[str, Any]) -> dict[str, float]:
+        return {"square": float("nan")} if settings["n"] == 2 else square(settings)
+
+    records = cells.run_cells(GRID, odd, tmp_path)
+    assert [record["status"] for record in records] == ["failed"] * 2 + ["done"] * 2
+    assert records[0]["reason"].startswith("ValueError: Out of range float values")
+
+
 def test_cells_of_one_key_run_together_and_keep_their_order(tmp_path: Path) -> None:
     asked = []
 

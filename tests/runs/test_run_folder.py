@@ -152,7 +152,11 @@ def test_overwriting_a_new_place_is_no_fault(tmp_path: Path) -> None:
     [
         ("thesis.tex", "mine", r"holds files but no run \(no config\.json\); choose"),
         ("config.json", '{"hidden": 8}', r"names no schema number; it is not one of"),
-        ("config.json", '{"schema": 1, "dim": 8}', r"config\.json that is not that of"),
+        (
+            "config.json",
+            '{"schema": 1, "dim": 8}',
+            r"is not a run folder of `anchordot fit`",
+        ),
         ("config.json", '{"schema": 7}', r"has schema 7, and this version reads up to"),
         ("config.json", "{", r"config\.json could not be read as JSON"),
     ],

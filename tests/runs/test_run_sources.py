@@ -26,7 +26,15 @@ def test_a_run_without_them_has_none(tmp_path: Path) -> None:
     assert read_sources(tmp_path) is None
 
 
-@pytest.mark.parametrize("values", [{"x": "a"}, {"x": 1, "y": 2}, {"z": "a"}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"x": "a"},
+        {"x": 1, "y": 2},
+        {"z": "a"},
+        {"x": "a", "y": "b", "weights_x": 3},
+    ],
+)
 def test_damage_is_said(tmp_path: Path, values: dict[str, object]) -> None:
     (tmp_path / "sources.json").write_text(json.dumps({"schema": 1, **values}))
     with pytest.raises(InputError, match="does not name the run's files"):
