@@ -159,7 +159,7 @@ def select(
         points = [(gamma, eta, rho) for rho in sorted(set(rhos), reverse=True)]
         visit(points)
         compared: _Ranks = {p: ranks[p] for p in [(gamma, eta, None), *points]}
-        best = _choose_rho(_curve(compared, solves), config)
+        best = _choose(_curve(compared, solves), config, lambda c: _softness(c.rho))
         if best.rho is None:
             reason += " No rho was clearly better than keeping to the marginals."
     curve = _curve(ranks, solves)
@@ -301,34 +301,34 @@ def _curve(
 
 def _order(point: _Point) -> tuple[float, float, float]:
     gamma, eta, rho = point
-    return gamma, eta, -math.inf if rho is None else -rho
+    return gamma, eta, _softness(rho)
 
 
-def _choose(curve: tuple[Candidate, ...], config: Config) -> Candidate:
-    """Return the candidate that the configured rule picks."""
-    if config.selection.rule == "paper":
-        return min(curve, key=lambda candidate: candidate.mean_rank)
-    least = min(candidate.log_rank for candidate in curve)
-    tied = [c for c in curve if c.log_rank - least <= c.standard_error]
-    return min(tied, key=_distance_from_usual)
-
-
-def _choose_rho(curve: tuple[Candidate, ...], config: Config) -> Candidate:
-    """Return the candidate of one gamma and eta that the configured rule picks.
-
-    By the default rule no rho, or the largest, that is within a standard error.
-    """
-    if config.selection.rule == "paper":
-        return min(curve, key=lambda candidate: candidate.mean_rank)
-    least = min(candidate.log_rank for candidate in curve)
-    tied = [c for c in curve if c.log_rank - least <= c.standard_error]
-    return tied[0]
+def _softness(rho: float | None) -> float:
+    """Return what grows as rho makes the marginals softer."""
+    return -math.inf if rho is None else -rho
 
 
 def _distance_from_usual(candidate: Candidate) -> float:
     """Return the steps to the usual choice: quarters of gamma plus doublings of eta."""
     steps_gamma = abs(candidate.gamma - USUAL_GAMMA) / 0.25
     return steps_gamma + abs(math.log2(candidate.eta / USUAL_ETA))
+
+
+def _choose(
+    curve: tuple[Candidate, ...],
+    config: Config,
+    prefer: Callable[[Candidate], float] = _distance_from_usual,
+) -> Candidate:
+    """Return the candidate that the configured rule picks.
+
+    By the default rule the least by `prefer` of those within a standard error.
+    """
+    if config.selection.rule == "paper":
+        return min(curve, key=lambda candidate: candidate.mean_rank)
+    least = min(candidate.log_rank for candidate in curve)
+    tied = [c for c in curve if c.log_rank - least <= c.standard_error]
+    return min(tied, key=prefer)
 
 
 def _standard_error(differences: np.ndarray) -> float:

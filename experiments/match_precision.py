@@ -12,7 +12,6 @@ partner is in the other pool, and nobody is told which it is. gamma is 1 on cheb
 
 import dataclasses
 import functools
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -84,11 +83,8 @@ def print_table(dataset: str, cells: list[dict[str, list[float]]]) -> None:
 
 def main(args: Args) -> None:
     """Run what is missing, then print the tables."""
-    paths = {
-        (dataset, seed): args.out / f"{dataset}-{seed}.json"
-        for dataset, seed in itertools.product(args.datasets, args.seeds)
-    }
-    cells = finished_cells(paths, functools.partial(run_cell, args.data_folder))
+    run = functools.partial(run_cell, args.data_folder)
+    cells = finished_cells(args.out, args.datasets, args.seeds, run)
     for dataset in args.datasets:
         print_table(dataset, [cells[dataset, seed] for seed in args.seeds])
 

@@ -8,11 +8,12 @@ columns of its own where it prints figures), `NAME.png` and `NAME.svg` in --docs
 import contextlib
 import csv
 import dataclasses
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -22,8 +23,6 @@ from matplotlib.figure import Figure
 from anchordot_jax import InputError, files
 from anchordot_jax.runs import cells
 from anchordot_jax.runs.cells import Cell, Progress, Run
-
-Key = TypeVar("Key", bound=tuple[Any, ...])
 
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -81,12 +80,19 @@ def run_grid(grid: Sequence[Cell], run: Run, options: Options) -> list[dict[str,
 
 
 def finished_cells(
-    paths: Mapping[Key, Path], run: Callable[..., Mapping[str, Any]]
-) -> dict[Key, dict[str, Any]]:
-    """Return every cell's values by key; missing ones are `run(*key)`, and stored.
+    out: Path,
+    datasets: Sequence[str],
+    seeds: Sequence[int],
+    run: Callable[[str, int], Mapping[str, Any]],
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return every cell's values by data set and seed; missing ones are run and stored.
 
     Bad input ends the script with one sentence and exit code 2.
     """
+    paths = {
+        (dataset, seed): out / f"{dataset}-{seed}.json"
+        for dataset, seed in itertools.product(datasets, seeds)
+    }
     with one_sentence():
         for key, path in paths.items():
             if not path.exists():

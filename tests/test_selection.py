@@ -160,17 +160,23 @@ def test_rules_by_hand(rule, curve, chosen):
 
 def test_rho_rules_by_hand():
     """No rho, or the largest, that is within a standard error; or the paper's rule."""
+
+    def choose_rho(curve, config):
+        return selection._choose(
+            curve, config, lambda point: selection._softness(point.rho)
+        )
+
     curve = [
         candidate(0.75, 0.02, 3.2, 0.15, 9.0),
         candidate(0.75, 0.02, 3.1, 0.12, 8.0)._replace(rho=1.0),
         candidate(0.75, 0.02, 3.0, 0.0, 8.5)._replace(rho=0.3),
     ]
-    assert selection._choose_rho(tuple(curve), Config()).rho == 1.0
+    assert choose_rho(tuple(curve), Config()).rho == 1.0
     curve[0] = curve[0]._replace(standard_error=0.21)
-    assert selection._choose_rho(tuple(curve), Config()).rho is None
+    assert choose_rho(tuple(curve), Config()).rho is None
     curve[2] = curve[2]._replace(mean_rank=7.5)
     config = Config(selection=SelectionConfig(rule="paper"))
-    assert selection._choose_rho(tuple(curve), config).rho == 0.3
+    assert choose_rho(tuple(curve), config).rho == 0.3
 
 
 RHO_ALONE = Config(

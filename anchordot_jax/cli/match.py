@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from anchordot_jax.fitted.pool_matches import PoolMatches
 
 HEADS = ("x", "y", "confidence", "margin", "mutual", "expected_precision")
-TOPS = (50, 100, 200, 500)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,7 +107,7 @@ class Match:
 
     def _print(self, found: "PoolMatches", count: int) -> None:
         from anchordot_jax.cli import output
-        from anchordot_jax.fitted.pool_matches import expected_precisions
+        from anchordot_jax.fitted.pool_matches import TOPS, expected_precisions
 
         expected = expected_precisions(found, (*TOPS, count))
         calibration = found.calibration

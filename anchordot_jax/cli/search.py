@@ -150,7 +150,7 @@ class Search:
                 columns = [[float(s) for s in scores]]
                 if offsets is not None:
                     columns.append([float(c) for c in embedded[indices] @ block[i]])
-                yield _Match(_name(queries, start + i), names, columns)
+                yield _Match(queries.row_name(start + i), names, columns)
             start += len(block)
 
     def _print_json(self, rows: Iterator["_Match"]) -> None:
@@ -178,11 +178,6 @@ class _Match(NamedTuple):
     matches: list[Any]
     columns: list[list[float]]
     """Scores, and where hubs are corrected the cosines."""
-
-
-def _name(source: Any, row: int) -> Any:
-    """Return a row's id where the file has ids, else its number."""
-    return row if source.ids is None else source.ids[row].item()
 
 
 def _write_csv(file: Any, heads: list[str], rows: Iterator[_Match]) -> None:

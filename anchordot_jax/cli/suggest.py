@@ -66,7 +66,7 @@ class Suggest:
         for (side, source), count in zip(sources.items(), shares, strict=True):
             covers[side], chance[side] = self._choose(source, count, known.get(side))
         rows = [
-            [side, _name(sources[side], int(row)), int(stands_for)]
+            [side, sources[side].row_name(int(row)), int(stands_for)]
             for side, cover in covers.items()
             for row, stands_for in zip(cover.rows, cover.covers, strict=True)
         ]
@@ -122,7 +122,3 @@ class Suggest:
 def _shares(count: int, sides: int) -> list[int]:
     """Return the items of each side; an odd one goes to x."""
     return [count] if sides == 1 else [count - count // 2, count // 2]
-
-
-def _name(source: Any, row: int) -> Any:
-    return row if source.ids is None else source.ids[row].item()

@@ -46,6 +46,10 @@ class EmbeddingSource:
         """The array as users name it: `FILE` or `FILE::name`."""
         return where(self.path, self.name)
 
+    def row_name(self, row: int) -> Any:
+        """Return a row's id where the file has ids, else its number."""
+        return row if self.ids is None else self.ids[row].item()
+
     def read(self, rows: Rows = None) -> NDArray[np.float32]:
         """Return rows as float32 `[k, d]`, in the order asked for.
 

@@ -28,11 +28,11 @@ class Side(NamedTuple):
 
     def name(self, row: int) -> Any:
         """Return the id of a row of the side's file, its number where it has none."""
-        return _name(self.source, row)
+        return self.source.row_name(row)
 
     def pool_name(self, item: int) -> Any:
         """Return the id of a pool item, its row number where the file has no ids."""
-        return _name(self.pool_source, int(self.pool_rows[item]))
+        return self.pool_source.row_name(int(self.pool_rows[item]))
 
 
 class RunData(NamedTuple):
@@ -122,7 +122,3 @@ def _side(file: str, separate: str | None, rows: np.ndarray) -> Side:
         return Side(source, source, rows)
     pool = data.open_embeddings(separate)
     return Side(source, pool, np.arange(pool.shape[0]))
-
-
-def _name(source: EmbeddingSource, row: int) -> Any:
-    return row if source.ids is None else source.ids[row].item()

@@ -78,6 +78,10 @@ def find_matches(
     return PoolMatches(found, calibrate(confidence, right))
 
 
+TOPS = (50, 100, 200, 500)
+"""Lengths of a list at which its expected precision is told."""
+
+
 def expected_precisions(found: PoolMatches, tops: Iterable[int]) -> dict[int, float]:
     """Return the expected precision of the first so many mutual matches.
 

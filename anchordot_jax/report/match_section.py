@@ -18,7 +18,6 @@ from anchordot_jax.report.context import Context, Data
 from anchordot_jax.report.items import unread_pictures
 
 SHOWN = 5
-TOPS = (50, 100, 200, 500)
 
 
 def match_section(context: Context) -> Section:
@@ -68,7 +67,9 @@ def _ends(n: int, mutual: int) -> tuple[range, range]:
 
 
 def _precision(found: PoolMatches, precision: np.ndarray) -> list[Block]:
-    expected = pool_matches.expected_precisions(found, (*TOPS, len(precision)))
+    expected = pool_matches.expected_precisions(
+        found, (*pool_matches.TOPS, len(precision))
+    )
     rows = [[str(top), f"{value:.0%}"] for top, value in expected.items()]
     tops = list(expected)
     curve = precision.cumsum() / np.arange(1, len(precision) + 1)
