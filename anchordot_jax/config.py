@@ -149,10 +149,12 @@ class Config:
         usual = DistillationConfig()
         for name in (
             "dim",
+            "pool_memory",
             *(field.name for field in dataclasses.fields(self.refined)),
         ):
             if getattr(self.distillation, name) != getattr(usual, name):
-                instead = "leave it out" if name == "dim" else f"set refined.{name}"
+                own = name not in ("dim", "pool_memory")
+                instead = f"set refined.{name}" if own else "leave it out"
                 raise InputError(
                     f"distillation.{name} has no effect on recipe refined; {instead}, "
                     f"or take recipe paper."

@@ -92,7 +92,7 @@ def train_epoch(
     """
 
     def pool_loss(params: Params, i: Array, j: Array) -> Array:
-        return chunk_loss(params, take_chunk(pools, i, j))
+        return chunk_loss(params, take_chunk(pools, i, j), config)
 
     gradient: PoolGradient = jax.value_and_grad(pool_loss)
     return run_epoch(state, gradient, anchors, config=config, chunks=chunks, key=key)
@@ -118,7 +118,7 @@ def run_epoch(
 
     def anchor_loss(params: Params, step: Array) -> Array:
         return anchor_chunk_loss(
-            params, anchors, rows.anchors[step - chunks.pool_steps]
+            params, anchors, rows.anchors[step - chunks.pool_steps], config
         )
 
     def step(
@@ -212,11 +212,16 @@ def given_plan(
 
 
 def pair_logits(
-    params: Params, x: Float[AnyArray, "b dx"], y: Float[AnyArray, "c dy"]
+    params: Params,
+    x: Float[AnyArray, "b dx"],
+    y: Float[AnyArray, "c dy"],
+    *,
+    matmul: str = "float32",
 ) -> Float[Array, "b c"]:
     """Return the students' logits s f(x) . g(y) of every x with every y."""
     rows = affinity.standardized_sides(x, y)
-    return jnp.exp(params["log_scale"]) * affinity.cosines(params, *rows)
+    cosines = affinity.cosines(params, *rows, matmul=matmul)
+    return jnp.exp(params["log_scale"]) * cosines
 
 
 def take_chunk(pools: Pools, i: Array, j: Array) -> Pools:
@@ -236,10 +241,12 @@ def take_chunk(pools: Pools, i: Array, j: Array) -> Pools:
     )
 
 
-def chunk_loss(params: Params, chunk: Pools) -> Float[Array, ""]:
+def chunk_loss(
+    params: Params, chunk: Pools, config: DistillationConfig
+) -> Float[Array, ""]:
     """Return the loss of one chunk of both pools, of `take_chunk`."""
     row_targets, column_targets = _targets(chunk)
-    logits = pair_logits(params, chunk.x, chunk.y)
+    logits = pair_logits(params, chunk.x, chunk.y, matmul=config.matmul)
     weights = None
     if chunk.weights_x is not None and chunk.weights_y is not None:
         weights = chunk.weights_x, chunk.weights_y
@@ -247,10 +254,14 @@ def chunk_loss(params: Params, chunk: Pools) -> Float[Array, ""]:
 
 
 def anchor_chunk_loss(
-    params: Params, anchors: Anchors, k: Int[Array, " size"]
+    params: Params,
+    anchors: Anchors,
+    k: Int[Array, " size"],
+    config: DistillationConfig,
 ) -> Float[Array, ""]:
     """Return the loss of one chunk of the anchors."""
-    return info_nce(pair_logits(params, anchors.x[k], anchors.y[k]))
+    x, y = anchors.x[k], anchors.y[k]
+    return info_nce(pair_logits(params, x, y, matmul=config.matmul))
 
 
 def _targets(chunk: Pools) -> tuple[Array, Array]:

@@ -1,5 +1,7 @@
 """The first stage: gamma, eta and rho by held-out anchors, once a run folder."""
 
+import numpy as np
+
 from anchordot_jax import selection
 from anchordot_jax.fitting.task import Task
 from anchordot_jax.listeners import Interrupted
@@ -12,7 +14,7 @@ def choose(task: Task) -> selection.Selection:
     Raises:
         Interrupted: the listener asked to stop.
     """
-    data, run, listener = task.data, task.run, task.listener
+    run, listener = task.run, task.listener
 
     def report(done: int, total: int) -> None:
         listener.selecting(done, total)
@@ -26,8 +28,7 @@ def choose(task: Task) -> selection.Selection:
         chosen = selection.select(
             task.anchors.x,
             task.anchors.y,
-            data.pool_x,
-            data.pool_y,
+            *_looked_at(task),
             task.config,
             key=task.keys.selection,
             progress=report,
@@ -37,3 +38,20 @@ def choose(task: Task) -> selection.Selection:
             if not is_first_process():
                 chosen = run.load_selection() or chosen
     return chosen
+
+
+def _looked_at(task: Task) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pools, or the rows of streamed ones that the choice looks at.
+
+    Raises:
+        InputError: no limit of those rows, and pools too large for memory.
+    """
+    data, config = task.data, task.config
+    if not task.streamed:
+        return data.whole_pools("The choice of gamma and eta")
+    n, m = len(data.pool_x), len(data.pool_y)
+    rows_x, rows_y = selection.subset_rows(n, m, config, key=task.keys.selection)
+    return (
+        data.pool_x[np.arange(n) if rows_x is None else rows_x],
+        data.pool_y[np.arange(m) if rows_y is None else rows_y],
+    )

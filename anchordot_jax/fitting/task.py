@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 from anchordot_jax import distillation
 from anchordot_jax.config import Config
 from anchordot_jax.fit_inputs import FitData
+from anchordot_jax.fitting.pool_memory import is_streamed
 from anchordot_jax.listeners import Listener, Silent
 from anchordot_jax.runs.run_folder import RunFolder
 
@@ -41,6 +42,8 @@ class Task(NamedTuple):
     listener: Listener
     mesh: Mesh | None
     """Devices to spread both pools over."""
+    streamed: bool
+    """Whether the pools' rows go to the device chunk by chunk."""
 
     @classmethod
     def of(
@@ -52,9 +55,15 @@ class Task(NamedTuple):
         listener: Listener | None = None,
         mesh: Mesh | None = None,
     ) -> "Task":
-        """Return the fit of some data, with its keys."""
+        """Return the fit of some data, with its keys.
+
+        Raises:
+            InputError: pools too large for what is asked, see `is_streamed`.
+        """
         anchors = distillation.Anchors(
             jnp.asarray(data.anchors_x), jnp.asarray(data.anchors_y)
         )
         keys = Keys.of(config.seed)
-        return cls(data, config, anchors, keys, run, listener or Silent(), mesh)
+        streamed = is_streamed(data, config, mesh)
+        listener = listener or Silent()
+        return cls(data, config, anchors, keys, run, listener, mesh, streamed)

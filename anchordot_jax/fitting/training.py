@@ -2,8 +2,13 @@
 
 import functools
 import math
+from collections.abc import Callable
 
-from anchordot_jax import distillation, spread_distillation
+from anchordot_jax import (
+    distillation,
+    spread_distillation,
+    streamed_distillation,
+)
 from anchordot_jax.fitting.task import Task
 from anchordot_jax.listeners import Interrupted
 from anchordot_jax.parallel.mesh import everywhere
@@ -42,11 +47,7 @@ def train(
     state, anchors, key = everywhere((state, task.anchors, task.keys.chunks), mesh)
     if run is not None:
         state = run.restore_checkpoint(state) or state
-    train_epoch = (
-        distillation.train_epoch
-        if mesh is None
-        else functools.partial(spread_distillation.train_epoch, mesh=mesh)
-    )
+    train_epoch = _epoch_of(task)
     every = math.ceil(settings.epochs / CHECKPOINTS_PER_RUN)
     items = chunks.pool_steps * (chunks.size_x + chunks.size_y)
     items += 2 * chunks.anchor_steps * chunks.anchor_size
@@ -70,3 +71,15 @@ def train(
         if stop and epoch < settings.epochs:
             raise Interrupted(f"Stopped after epoch {epoch} of {settings.epochs}.")
     return state
+
+
+def _epoch_of(
+    task: Task,
+) -> Callable[..., tuple[distillation.TrainState, distillation.EpochMetrics]]:
+    """Return the epoch for where the pools are: on a device, on several, elsewhere."""
+    if task.mesh is not None:
+        return functools.partial(spread_distillation.train_epoch, mesh=task.mesh)
+    if task.streamed:
+        rows = task.data.pool_x, task.data.pool_y
+        return functools.partial(streamed_distillation.train_epoch, rows=rows)
+    return distillation.train_epoch

@@ -114,7 +114,7 @@ def couple(
         )
         if run is not None:
             run.save_start(start)
-    x, y = jnp.asarray(data.pool_x), jnp.asarray(data.pool_y)
+    x, y = (jnp.asarray(rows) for rows in data.whole_pools("The refined recipe"))
     u, v = student_outputs(start["x"], x), student_outputs(start["y"], y)
     solved = run.load_coupling() if run is not None else None
     if solved is None:
@@ -161,9 +161,8 @@ def chosen_settings(
 
 
 def _prepare(data: FitData) -> soft_cca.Sides:
-    return soft_cca.prepare(
-        data.anchors_x, data.anchors_y, data.pool_x, data.pool_y, a=data.a, b=data.b
-    )
+    pools = data.whole_pools("The refined recipe")
+    return soft_cca.prepare(data.anchors_x, data.anchors_y, *pools, a=data.a, b=data.b)
 
 
 def _warn(solved: coupling.Coupling, config: Config, listener: Listener) -> None:

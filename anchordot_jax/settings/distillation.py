@@ -30,6 +30,13 @@ class DistillationConfig:
     """Upper limit of the learned logit scale."""
     redraw_chunks: bool = True
     """Draw the chunks anew each epoch; off: only their order changes."""
+    matmul: Literal["float32", "bfloat16"] = "float32"
+    """Type that the students' matrix products are rounded to; sums are float32 either
+    way, and so are targets, norms and softmaxes."""
+    pool_memory: int | None = None
+    """Bytes both pools may take as float32. Larger ones stay in their files, and a
+    thread reads each chunk's rows ahead of its step. None: half the device's memory, at
+    most a quarter of the host's; 0: always streamed."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -46,6 +53,11 @@ class DistillationConfig:
         known = self.schedule in ("constant", "cosine")
         what = "'constant' or 'cosine'"
         check_setting(known, "distillation.schedule", what, self.schedule)
+        known = self.matmul in ("float32", "bfloat16")
+        what = "'float32' or 'bfloat16'"
+        check_setting(known, "distillation.matmul", what, self.matmul)
+        if self.pool_memory is not None:
+            check_count("distillation.pool_memory", self.pool_memory, 0)
         least = 1 / self.temperature
         ok = is_number(self.max_logit_scale) and self.max_logit_scale >= least
         what = f">= 1/temperature = {least:.4g}"
