@@ -73,7 +73,7 @@ def train_epoch(
     Raises:
         InputError: rows that cannot be read any more.
     """
-    drawn = draw_epoch(
+    drawn = _draw_epoch(
         chunks, len(anchors.x), state.epoch, redraw=config.redraw_chunks, key=key
     )
     order = np.asarray(drawn.order)
@@ -103,10 +103,13 @@ def train_epoch(
                 losses[-1].block_until_ready()
             losses.append(loss)
     is_pool = jnp.asarray(order < chunks.pool_steps)
-    metrics = epoch_metrics(jnp.stack(losses), is_pool, params)
+    # Stacked on the host: a program of so many inputs takes longer to compile.
+    every_loss = jnp.asarray(np.array([np.asarray(loss) for loss in losses]))
+    metrics = epoch_metrics(every_loss, is_pool, params)
     return TrainState(params, opt_state, state.epoch + 1), metrics
 
 
+_draw_epoch = jax.jit(draw_epoch, static_argnames=("chunks", "n_anchors", "redraw"))
 _step = functools.partial(
     jax.jit,
     static_argnames=("config", "steps"),

@@ -47,8 +47,8 @@ def _looked_at(task: Task) -> tuple[np.ndarray, np.ndarray]:
         InputError: no limit of those rows, and pools too large for memory.
     """
     data, config = task.data, task.config
-    if not task.streamed:
-        return data.whole_pools("The choice of gamma and eta")
+    if not task.streamed or config.selection.pool_limit is None:
+        return data.whole_pools("The choice by held-out anchors, without a limit,")
     n, m = len(data.pool_x), len(data.pool_y)
     rows_x, rows_y = selection.subset_rows(n, m, config, key=task.keys.selection)
     return (
