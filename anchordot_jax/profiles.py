@@ -124,6 +124,7 @@ def coordinate_maps(
     )
 
 
+@jax.jit
 def coordinates(
     x: Float[AnyArray, "n dx"], y: Float[AnyArray, "m dy"], maps: CoordinateMaps
 ) -> tuple[Float[Array, "n r"], Float[Array, "m r"]]:

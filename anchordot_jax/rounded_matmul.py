@@ -1,7 +1,5 @@
 """Matrix products of factors rounded to bfloat16, with float32 sums, both ways."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -40,5 +38,21 @@ def _backward(factors: tuple[Array, Array], cotangent: Array) -> tuple[Array, Ar
     return _sums(cotangent, b.T), _sums(a.T, cotangent)
 
 
-_sums = functools.partial(jnp.matmul, preferred_element_type=jnp.float32)
+@jax.custom_batching.custom_vmap
+def _sums(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, preferred_element_type=jnp.float32)
+
+
+@_sums.def_vmap
+def _batched(size: int, batched: list[bool], a: Array, b: Array) -> tuple[Array, bool]:
+    """Return the products of many seeds.
+
+    XLA's CPU backend has none of bfloat16 numbers with an axis more; in float32 the
+    same rounded numbers have the same products.
+    """
+    if jax.default_backend() == "cpu":
+        a, b = a.astype(jnp.float32), b.astype(jnp.float32)
+    return jnp.matmul(a, b, preferred_element_type=jnp.float32), True
+
+
 _rounded.defvjp(_forward, _backward)

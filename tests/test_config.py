@@ -48,6 +48,8 @@ OTHER = {
         "temperature": 0.1,
         "max_logit_scale": 50.0,
         "redraw_chunks": False,
+        "matmul": "bfloat16",
+        "pool_memory": 0,
     },
     SelectionConfig: {
         "gammas": (0.5,),
@@ -123,6 +125,8 @@ def test_defaults_are_the_published_settings():
         temperature=0.07,
         max_logit_scale=100.0,
         redraw_chunks=True,
+        matmul="float32",
+        pool_memory=None,
     )
     assert config.selection.gammas == (0, 0.25, 0.5, 0.75, 1)
     assert config.selection.etas == (0.005, 0.01, 0.02, 0.05, 0.1)
@@ -178,6 +182,8 @@ NAN, INF = math.nan, math.inf
         (DistillationConfig, "weight_decay", -1e-3, ">= 0, got -0.001"),
         (DistillationConfig, "weight_decay", None, ">= 0, got None"),
         (DistillationConfig, "schedule", "linear", "'constant' or 'cosine', got 'lin"),
+        (DistillationConfig, "matmul", "f32", "'float32' or 'bfloat16', got 'f32'"),
+        (DistillationConfig, "pool_memory", -1, "a whole number >= 0, got -1"),
         (DistillationConfig, "max_logit_scale", 14, r">= 1/temperature = 14\.29, got"),
         (SelectionConfig, "gammas", (), r"not empty, got \(\)"),
         (SelectionConfig, "gammas", (0.5, 2.1), r"in \[0, 2\], got 2.1"),
