@@ -61,7 +61,7 @@ def cosines(
     z_x: Float[AnyArray, "n ex"],
     z_y: Float[AnyArray, "m ey"],
     *,
-    matmul: str = "float32",
+    matmul: str | None = None,
 ) -> Float[Array, "n m"]:
     """Return the cosines of both students' outputs, `[n, m]`.
 
@@ -69,8 +69,8 @@ def cosines(
         params: the students' parameters.
         z_x: `standardized` x rows.
         z_y: `standardized` y rows.
-        matmul: type that the factors of the products are rounded to; the norms are not
-            computed from rounded ones unless they share a product.
+        matmul: type that the factors of the products are rounded to. Norms from a Gram
+            matrix stay float32, where rounding could leave nothing of a small one.
     """
     z_x, z_y = jnp.asarray(z_x), jnp.asarray(z_y)
     if z_x.shape[1] < z_y.shape[1]:
@@ -79,7 +79,7 @@ def cosines(
 
 
 def _cosines(
-    long: Array, z_long: Array, short: Array, z_short: Array, matmul: str
+    long: Array, z_long: Array, short: Array, z_short: Array, matmul: str | None
 ) -> Array:
     """Return the cosines with the contraction over the second side's columns."""
     if _gram_is_cheaper(z_long, long):

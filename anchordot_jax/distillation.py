@@ -216,7 +216,7 @@ def pair_logits(
     x: Float[AnyArray, "b dx"],
     y: Float[AnyArray, "c dy"],
     *,
-    matmul: str = "float32",
+    matmul: str | None = None,
 ) -> Float[Array, "b c"]:
     """Return the students' logits s f(x) . g(y) of every x with every y."""
     rows = affinity.standardized_sides(x, y)

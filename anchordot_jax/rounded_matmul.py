@@ -8,7 +8,7 @@ from anchordot_jax.arrays import AnyArray
 
 
 def product(
-    a: Float[AnyArray, "n k"], b: Float[AnyArray, "k m"], matmul: str
+    a: Float[AnyArray, "n k"], b: Float[AnyArray, "k m"], matmul: str | None
 ) -> Float[Array, "n m"]:
     """Return a b in float32, of factors as they are or rounded to bfloat16.
 
@@ -17,7 +17,7 @@ def product(
     Args:
         a: float32.
         b: float32.
-        matmul: "float32" or "bfloat16".
+        matmul: "bfloat16", or the factors are as they are.
     """
     return _rounded(a, b) if matmul == "bfloat16" else jnp.matmul(a, b)
 

@@ -96,7 +96,7 @@ def pool_gradient(
     j: Array,
     *,
     n_devices: int,
-    matmul: str = "float32",
+    matmul: str | None = None,
 ) -> tuple[Array, Params]:
     """Return a chunk's loss and gradient, inside `shard_map`, on every device.
 

@@ -125,7 +125,7 @@ def test_defaults_are_the_published_settings():
         temperature=0.07,
         max_logit_scale=100.0,
         redraw_chunks=True,
-        matmul="float32",
+        matmul=None,
         pool_memory=None,
     )
     assert config.selection.gammas == (0, 0.25, 0.5, 0.75, 1)
@@ -318,6 +318,11 @@ def test_bad_dictionaries(values, message):
     """Unknown keys and bad values are refused by their full name."""
     with pytest.raises(InputError, match=message):
         Config.from_dict(values)
+
+
+def test_float32_products_are_one_setting():
+    """Said or left out, it is the same training."""
+    assert DistillationConfig(matmul="float32") == DistillationConfig()
 
 
 def test_digest_changes_with_every_field():

@@ -3,7 +3,12 @@
 import dataclasses
 from typing import Literal
 
-from anchordot_jax.settings.checks import check_count, check_setting, is_number
+from anchordot_jax.settings.checks import (
+    check_count,
+    check_setting,
+    is_number,
+    set_plain,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,9 +35,9 @@ class DistillationConfig:
     """Upper limit of the learned logit scale."""
     redraw_chunks: bool = True
     """Draw the chunks anew each epoch; off: only their order changes."""
-    matmul: Literal["float32", "bfloat16"] = "float32"
-    """Type that the students' matrix products are rounded to; sums are float32 either
-    way, and so are targets, norms and softmaxes."""
+    matmul: Literal["float32", "bfloat16"] | None = None
+    """Type that the factors of the students' matrix products are rounded to; sums are
+    float32 either way, and so are targets, norms and softmaxes. None: float32."""
     pool_memory: int | None = None
     """Bytes both pools may take as float32. Larger ones stay in their files, and a
     thread reads each chunk's rows ahead of its step. None: half the device's memory, at
@@ -53,9 +58,11 @@ class DistillationConfig:
         known = self.schedule in ("constant", "cosine")
         what = "'constant' or 'cosine'"
         check_setting(known, "distillation.schedule", what, self.schedule)
-        known = self.matmul in ("float32", "bfloat16")
+        known = self.matmul in ("float32", "bfloat16", None)
         what = "'float32' or 'bfloat16'"
         check_setting(known, "distillation.matmul", what, self.matmul)
+        # One value for float32: equal trainings have equal digests.
+        set_plain(self, "matmul", None if self.matmul == "float32" else self.matmul)
         if self.pool_memory is not None:
             check_count("distillation.pool_memory", self.pool_memory, 0)
         least = 1 / self.temperature
