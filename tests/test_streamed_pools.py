@@ -231,11 +231,14 @@ def test_what_needs_whole_pools_is_refused(sources: Sources, tmp_path: Path) -> 
         read(sources._replace(y=str(tmp_path / "y.npz")), 0)
 
 
-def test_a_limit_of_its_own_is_found() -> None:
+def test_a_limit_of_its_own_is_found(sources: Sources) -> None:
     """Without a setting, a part of this machine's memory is granted."""
     limit = granted(Config())
     assert limit is not None
     assert 1 << 20 < limit < 1 << 50
+    assert not is_streamed(read(sources, limit), Config())
+    # What was left in its file is streamed, whatever would fit now.
+    assert is_streamed(read(sources, 0), Config())
 
 
 def test_the_next_item_is_read_while_the_present_one_is_worked_on() -> None:
