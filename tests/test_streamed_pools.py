@@ -28,7 +28,7 @@ from anchordot_jax.parallel.mesh import make_mesh
 from anchordot_jax.prefetch import prefetched
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.runs.sources import Sources
-from anchordot_jax.selection import select, subset_rows
+from anchordot_jax.selection import _draws, subset_rows
 from planted import (
     CONFIG,
     N_X,
@@ -200,12 +200,17 @@ def test_the_choice_looks_at_the_same_rows(sources: Sources) -> None:
     )
     data, key = read(sources, None), jax.random.key(3)
     x, y = data.whole_pools("This test")
-    rows = subset_rows(len(x), len(y), config, key=key)
-    assert [len(part) for part in rows if part is not None] == [10, 10]
+    rows_x, rows_y = subset_rows(len(x), len(y), config, key=key)
+    assert rows_x is not None
+    assert rows_y is not None
     anchors = data.anchors_x, data.anchors_y
-    assert select(*anchors, x, y, config, key=key) == select(
-        *anchors, x[rows[0]], y[rows[1]], config, key=key
+    whole, part = (
+        next(_draws(*anchors, *pools, config=config, key=key))
+        for pools in ((x, y), (x[rows_x], y[rows_y]))
     )
+    assert len(whole.x) == len(whole.y) == 10 + whole.n_heldout
+    np.testing.assert_array_equal(whole.x, part.x)
+    np.testing.assert_array_equal(whole.y, part.y)
 
 
 def test_what_needs_whole_pools_is_refused(sources: Sources, tmp_path: Path) -> None:

@@ -35,12 +35,17 @@ def granted(config: Config, mesh: Mesh | None = None) -> int | None:
         return limit
     if mesh is not None or config.recipe == "refined":
         return None
-    host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limits = [HOST_SHARE * host]
-    on_device = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    if on_device is not None:
-        limits.append(DEVICE_SHARE * on_device)
-    return int(min(limits))
+    device = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    shares = ((device, DEVICE_SHARE), (_host_memory(), HOST_SHARE))
+    known = [int(share * size) for size, share in shares if size is not None]
+    return min(known, default=None)
+
+
+def _host_memory() -> int | None:
+    """Return the bytes of the host's memory, where the system tells them."""
+    if not hasattr(os, "sysconf"):
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def is_streamed(data: FitData, config: Config, mesh: Mesh | None = None) -> bool:
