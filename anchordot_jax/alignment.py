@@ -220,6 +220,8 @@ def match_pools(
 ) -> distillation.Pools:
     """Return the pools with the plan between them, as the fit's second stage does.
 
+    Of pools above `distillation.pool_memory` x and y have no columns.
+
     Args:
         data: anchors and pools.
         config: every setting.
