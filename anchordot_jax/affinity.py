@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from anchordot_jax import profiles
 from anchordot_jax.arrays import AnyArray
+from anchordot_jax.rounded_matmul import product
 from anchordot_jax.students import LAYER_NORM_EPSILON, Params
 
 # Least norm that is divided by; its inverse square is a float32.
@@ -56,7 +57,11 @@ def standardized_sides(x: AnyArray, y: AnyArray) -> tuple[Any, Any]:
 
 
 def cosines(
-    params: dict[str, Any], z_x: Float[AnyArray, "n ex"], z_y: Float[AnyArray, "m ey"]
+    params: dict[str, Any],
+    z_x: Float[AnyArray, "n ex"],
+    z_y: Float[AnyArray, "m ey"],
+    *,
+    matmul: str | None = None,
 ) -> Float[Array, "n m"]:
     """Return the cosines of both students' outputs, `[n, m]`.
 
@@ -64,21 +69,27 @@ def cosines(
         params: the students' parameters.
         z_x: `standardized` x rows.
         z_y: `standardized` y rows.
+        matmul: type that the factors of the products are rounded to. Norms from a Gram
+            matrix stay float32, where rounding could leave nothing of a small one.
     """
     z_x, z_y = jnp.asarray(z_x), jnp.asarray(z_y)
     if z_x.shape[1] < z_y.shape[1]:
-        return _cosines(folded(params["y"]), z_y, folded(params["x"]), z_x).T
-    return _cosines(folded(params["x"]), z_x, folded(params["y"]), z_y)
+        return _cosines(folded(params["y"]), z_y, folded(params["x"]), z_x, matmul).T
+    return _cosines(folded(params["x"]), z_x, folded(params["y"]), z_y, matmul)
 
 
-def _cosines(long: Array, z_long: Array, short: Array, z_short: Array) -> Array:
+def _cosines(
+    long: Array, z_long: Array, short: Array, z_short: Array, matmul: str | None
+) -> Array:
     """Return the cosines with the contraction over the second side's columns."""
     if _gram_is_cheaper(z_long, long):
-        projected, norms = z_long @ (long @ short.T), _norms(z_long, long)
+        bridge = product(long, short.T, matmul)
+        projected, norms = product(z_long, bridge, matmul), _norms(z_long, long)
     else:
-        mapped = z_long @ long
-        projected, norms = mapped @ short.T, _length(mapped * mapped)
-    similarities: Array = (projected / norms[:, None]) @ z_short.T
+        mapped = product(z_long, long, matmul)
+        projected = product(mapped, short.T, matmul)
+        norms = _length(mapped * mapped)
+    similarities = product(projected / norms[:, None], z_short.T, matmul)
     return similarities / _norms(z_short, short)[None, :]
 
 

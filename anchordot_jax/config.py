@@ -7,13 +7,24 @@ import dataclasses
 import hashlib
 import json
 import math
-import numbers
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 from anchordot_jax.errors import InputError
+from anchordot_jax.settings.checks import LEAST_RHO as LEAST_RHO
+from anchordot_jax.settings.checks import Auto as Auto
+from anchordot_jax.settings.checks import check_count as _check_count
+from anchordot_jax.settings.checks import check_eta as check_eta
+from anchordot_jax.settings.checks import check_gamma as check_gamma
+from anchordot_jax.settings.checks import check_rho as check_rho
+from anchordot_jax.settings.checks import check_setting as check_setting
+from anchordot_jax.settings.checks import is_number as _is_number
+from anchordot_jax.settings.checks import set_plain as _set
+from anchordot_jax.settings.distillation import DistillationConfig as DistillationConfig
+from anchordot_jax.settings.refined import RefinedConfig as RefinedConfig
+from anchordot_jax.settings.refined import SoftCcaConfig as SoftCcaConfig
+from anchordot_jax.settings.selection import SelectionConfig as SelectionConfig
 
-Auto = Literal["auto"]
 IndexForm = Literal[
     "cosine",
     "inverted-softmax",
@@ -23,30 +34,6 @@ IndexForm = Literal[
 ]
 """How a stored gallery's scores are corrected for hubs, see `gallery_index`."""
 T = TypeVar("T")
-
-LEAST_RHO = 1e-3
-
-
-def check_setting(condition: bool, name: str, expected: str, got: object) -> None:
-    """Raise InputError, naming the setting, unless the condition holds."""
-    if not condition:
-        raise InputError(f"{name} must be {expected}, got {got!r}.")
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return False
-    return math.isfinite(value)
-
-
-def _set(config: object, name: str, value: object) -> None:
-    """Give a field its plain Python value: equal settings then have equal digests."""
-    object.__setattr__(config, name, value)
-
-
-def _check_count(name: str, value: object, least: int) -> None:
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    check_setting(whole and value >= least, name, f"a whole number >= {least}", value)  # type: ignore[operator]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,205 +63,6 @@ class CouplingConfig:
         check_setting(ok, "coupling.overrelaxation", "in [1, 2)", self.overrelaxation)
         if self.cost_memory is not None:
             _check_count("coupling.cost_memory", self.cost_memory, 0)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DistillationConfig:
-    """Settings of the two student encoders and their training (Section 3.4)."""
-
-    dim: int = 1024
-    """Dimension of the shared space."""
-    epochs: int = 200
-    """Passes over the pools."""
-    chunk_size: int = 2000
-    """Rows of each pool in one gradient step (each row's number of candidates)."""
-    learning_rate: float = 1e-3
-    """Adam's step size after the warm-up."""
-    weight_decay: float = 1e-2
-    """Decoupled weight decay, on the two weight matrices only."""
-    warmup_steps: int = 200
-    """Steps over which the learning rate rises linearly."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """Learning rate after the warm-up."""
-    temperature: float = 0.07
-    """Initial temperature; the logit scale 1/temperature is learned."""
-    max_logit_scale: float = 100.0
-    """Upper limit of the learned logit scale."""
-    redraw_chunks: bool = True
-    """Draw the chunks anew each epoch; off: only their order changes."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        _check_count("distillation.dim", self.dim, 1)
-        _check_count("distillation.epochs", self.epochs, 1)
-        _check_count("distillation.chunk_size", self.chunk_size, 2)
-        _check_count("distillation.warmup_steps", self.warmup_steps, 0)
-        for name in ("learning_rate", "temperature"):
-            value = getattr(self, name)
-            ok = _is_number(value) and value > 0
-            check_setting(ok, f"distillation.{name}", "> 0", value)
-        ok = _is_number(self.weight_decay) and self.weight_decay >= 0
-        check_setting(ok, "distillation.weight_decay", ">= 0", self.weight_decay)
-        known = self.schedule in ("constant", "cosine")
-        what = "'constant' or 'cosine'"
-        check_setting(known, "distillation.schedule", what, self.schedule)
-        least = 1 / self.temperature
-        ok = _is_number(self.max_logit_scale) and self.max_logit_scale >= least
-        what = f">= 1/temperature = {least:.4g}"
-        check_setting(ok, "distillation.max_logit_scale", what, self.max_logit_scale)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SelectionConfig:
-    """Settings of the choice of gamma and eta by held-out anchors (Appendix D)."""
-
-    gammas: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
-    """Candidates for gamma."""
-    etas: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05, 0.1)
-    """Candidates for eta."""
-    rule: Literal["one_standard_error", "paper"] = "one_standard_error"
-    """paper: the smallest mean rank. one_standard_error: the smallest mean log rank;
-    of the candidates within a standard error of it, the one nearest to the usual gamma
-    0.75 and eta 0.02."""
-    heldout: float = 0.1
-    """Share of the anchors held out of the profiles and ranked."""
-    min_heldout: int = 150
-    """With fewer held-out anchors than this, further disjoint draws are added."""
-    pool_limit: int | None = 5000
-    """Rows of each pool used for the choice (a random subset); None: all of them."""
-    rhos: tuple[float, ...] | None = None
-    """Candidates for rho, where it is auto, beside none at all. None: 1, 0.3, 0.1."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        for name, check in (("gammas", check_gamma), ("etas", check_eta)):
-            values = getattr(self, name)
-            ok = isinstance(values, tuple | list) and len(values) > 0
-            check_setting(ok, f"selection.{name}", "several numbers, not empty", values)
-            for value in values:
-                check(value, f"selection.{name}")
-            _set(self, name, tuple(float(value) for value in values))
-        known = self.rule in ("one_standard_error", "paper")
-        what = "'one_standard_error' or 'paper'"
-        check_setting(known, "selection.rule", what, self.rule)
-        ok = _is_number(self.heldout) and 0 < self.heldout <= 0.5
-        check_setting(ok, "selection.heldout", "in (0, 0.5]", self.heldout)
-        _check_count("selection.min_heldout", self.min_heldout, 1)
-        if self.pool_limit is not None:
-            _check_count("selection.pool_limit", self.pool_limit, 1)
-        if self.rhos is not None:
-            ok = isinstance(self.rhos, tuple | list) and len(self.rhos) > 0
-            check_setting(ok, "selection.rhos", "several numbers, not empty", self.rhos)
-            for value in self.rhos:
-                ok = _is_number(value) and value >= LEAST_RHO
-                what = f"numbers >= {LEAST_RHO:g}"
-                check_setting(ok, "selection.rhos", what, value)
-            _set(self, "rhos", tuple(float(value) for value in self.rhos))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SoftCcaConfig:
-    """Settings of the soft-matched CCA, and of its choice by held-out anchors."""
-
-    ridge: float | Auto = "auto"
-    """Ridge of the CCA of the anchors, in units of the mean variance; auto: chosen by
-    held-out anchors."""
-    ridge_ratio: float | Auto = "auto"
-    """Ridge of the CCA of anchors and matched pools, as a share of the other one."""
-    sharpness: float | Auto = "auto"
-    """Standard deviation of the cosines between the pools, in units of epsilon."""
-    ridges: tuple[float, ...] | None = None
-    """Candidates for ridge. None: 0.5 to 16, from 300 anchors on; else 1 to 64."""
-    ridge_ratios: tuple[float, ...] | None = None
-    """Candidates for ridge_ratio. None: 0.06 to 0.5, from 300 anchors on; else 0.015 to
-    0.25."""
-    sharpnesses: tuple[float, ...] = (3.0, 4.5, 6.0)
-    """Candidates for sharpness."""
-    folds: int = 5
-    """Parts of the anchors, each held out once."""
-    gallery: int = 500
-    """Pool items of each side that the held-out anchors are ranked among."""
-    pool_limit: int | None = 2000
-    """Rows of each pool matched for the choice (a random subset); None: all of them."""
-    tolerance: float = 1e-3
-    """L1 error of the plan's column marginal that is enough here."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        names = {
-            "ridge": "ridges",
-            "ridge_ratio": "ridge_ratios",
-            "sharpness": "sharpnesses",
-        }
-        for name, many in names.items():
-            value = getattr(self, name)
-            if not isinstance(value, str) or value != "auto":
-                _check_positive(f"soft_cca.{name}", value)
-                _set(self, name, float(value))
-            values = getattr(self, many)
-            if values is None and many != "sharpnesses":
-                continue
-            ok = isinstance(values, tuple | list) and len(values) > 0
-            what = "several numbers, not empty"
-            check_setting(ok, f"soft_cca.{many}", what, values)
-            for value in values:
-                _check_positive(f"soft_cca.{many}", value)
-            _set(self, many, tuple(float(value) for value in values))
-        _check_count("soft_cca.folds", self.folds, 2)
-        _check_count("soft_cca.gallery", self.gallery, 1)
-        if self.pool_limit is not None:
-            _check_count("soft_cca.pool_limit", self.pool_limit, 1)
-        ok = _is_number(self.tolerance) and 0 < self.tolerance < 2
-        check_setting(ok, "soft_cca.tolerance", "between 0 and 2", self.tolerance)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RefinedConfig:
-    """The students' short training where a soft-matched CCA starts them.
-
-    It takes the place of the same settings of `distillation`; the dimension of the
-    shared space is the closed form's.
-    """
-
-    epochs: int = 20
-    """Passes over the pools."""
-    learning_rate: float = 3e-4
-    """Adam's step size after the warm-up."""
-    warmup_steps: int = 20
-    """Steps over which the learning rate rises linearly."""
-    temperature: float = 0.05
-    """Initial temperature; the logit scale 1/temperature is learned."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        _check_count("refined.epochs", self.epochs, 1)
-        _check_count("refined.warmup_steps", self.warmup_steps, 0)
-        _check_positive("refined.learning_rate", self.learning_rate)
-        _check_positive("refined.temperature", self.temperature)
-
-
-def _check_positive(name: str, value: object) -> None:
-    check_setting(_is_number(value) and value > 0, name, "a number > 0", value)  # type: ignore[operator]
-
-
-def check_gamma(value: object, name: str = "gamma") -> None:
-    """Raise InputError unless the value is a number in [0, 2]."""
-    ok = _is_number(value) and 0 <= value <= 2  # type: ignore[operator]
-    check_setting(ok, name, "a number in [0, 2]", value)
-
-
-def check_eta(value: object, name: str = "eta") -> None:
-    """Raise InputError unless the value is a number in [1e-4, 10]."""
-    ok = _is_number(value) and 1e-4 <= value <= 10  # type: ignore[operator]
-    check_setting(ok, name, "a number in [0.0001, 10] (0.02 is usual)", value)
-
-
-def check_rho(value: object, name: str = "rho") -> None:
-    """Raise InputError unless the value is a number in [0.001, inf]."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    ok = number and value >= LEAST_RHO  # type: ignore[operator]
-    what = f"auto, inf, or a number >= {LEAST_RHO:g} (0.1 to 1 is usual)"
-    check_setting(ok, name, what, value)
 
 
 PARTS = {
@@ -361,10 +149,12 @@ class Config:
         usual = DistillationConfig()
         for name in (
             "dim",
+            "pool_memory",
             *(field.name for field in dataclasses.fields(self.refined)),
         ):
             if getattr(self.distillation, name) != getattr(usual, name):
-                instead = "leave it out" if name == "dim" else f"set refined.{name}"
+                own = name not in ("dim", "pool_memory")
+                instead = f"set refined.{name}" if own else "leave it out"
                 raise InputError(
                     f"distillation.{name} has no effect on recipe refined; {instead}, "
                     f"or take recipe paper."

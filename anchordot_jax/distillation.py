@@ -13,20 +13,22 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from anchordot_jax import affinity, coupling
 from anchordot_jax.arrays import AnyArray
+from anchordot_jax.chunks import ChunkPlan as ChunkPlan
+from anchordot_jax.chunks import draw_epoch
+from anchordot_jax.chunks import plan_chunks as plan_chunks
 from anchordot_jax.config import DistillationConfig
-from anchordot_jax.students import Params, init_params
-
-
-class TrainState(NamedTuple):
-    """What the next step needs."""
-
-    params: Params
-    opt_state: optax.OptState
-    epoch: Int[Array, ""]
+from anchordot_jax.contrastive import info_nce as info_nce
+from anchordot_jax.contrastive import soft_contrastive_loss as soft_contrastive_loss
+from anchordot_jax.optimizer import TrainState as TrainState
+from anchordot_jax.optimizer import apply_gradient
+from anchordot_jax.optimizer import clamp_scale as clamp_scale
+from anchordot_jax.optimizer import init_training as init_training
+from anchordot_jax.optimizer import make_optimizer as make_optimizer
+from anchordot_jax.students import Params
 
 
 class Pools(NamedTuple):
@@ -67,155 +69,6 @@ class EpochMetrics(NamedTuple):
     logit_scale: Float[Array, ""]
 
 
-class ChunkPlan(NamedTuple):
-    """How many steps an epoch has and how large their chunks are."""
-
-    n: int
-    """Rows of the x pool to draw from; rows after them only fill up the devices."""
-    m: int
-    """Rows of the y pool to draw from."""
-    size_x: int
-    size_y: int
-    pool_steps: int
-    anchor_size: int
-    anchor_steps: int
-
-    @property
-    def steps(self) -> int:
-        """Gradient steps an epoch."""
-        return self.pool_steps + self.anchor_steps
-
-
-def plan_chunks(n: int, m: int, n_anchors: int, chunk_size: int) -> ChunkPlan:
-    """Return the sizes and numbers of an epoch's chunks.
-
-    Each pool is cut into floor(n / B) chunks of B rows, or is one smaller chunk; the
-    side with fewer chunks is shuffled again and reused until the other side is through.
-    No pool (n or m = 0): no pool steps. More than B anchors are cut into equal chunks
-    of at most B; no anchors, no anchor steps.
-    """
-    size_x, size_y = min(chunk_size, n), min(chunk_size, m)
-    pool_steps = max(n // size_x, m // size_y) if size_x and size_y else 0
-    anchor_steps = math.ceil(n_anchors / chunk_size)
-    anchor_size = n_anchors // anchor_steps if anchor_steps else 0
-    return ChunkPlan(n, m, size_x, size_y, pool_steps, anchor_size, anchor_steps)
-
-
-def soft_contrastive_loss(
-    logits: Float[AnyArray, "b c"],
-    row_targets: Float[AnyArray, "b c"],
-    column_targets: Float[AnyArray, "b c"],
-    weights: tuple[Float[AnyArray, " b"], Float[AnyArray, " c"]] | None = None,
-) -> Float[Array, ""]:
-    """Return half the sum of the two directions' soft cross-entropies (Eq. 11-12).
-
-    The targets and weights are constants: no gradient reaches them.
-
-    Args:
-        logits: of every x with every y.
-        row_targets: rows that sum to one.
-        column_targets: columns that sum to one.
-        weights: of the rows' and of the columns' cross-entropies; None: all 1.
-    """
-    b, c = logits.shape
-    if weights is None:
-        return _cross_entropies(logits, row_targets / b + column_targets / c, None)
-    by_row, by_column = weights[0][:, None], weights[1][None, :]
-    targets = by_row * row_targets / b + by_column * column_targets / c
-    return _cross_entropies(logits, targets, (by_row, by_column))
-
-
-_Weights = tuple[Array, Array] | None
-
-
-@jax.custom_vjp
-def _cross_entropies(logits: Array, targets: Array, weights: _Weights) -> Array:
-    """Return (mean_i w_i lse_j l_ij + mean_j v_j lse_i l_ij - <T, l>) / 2.
-
-    With rows of the row targets, and columns of the column targets, that sum to one,
-    this is the loss for T = w R / b + v K / c. Its gradient by hand reads the logits
-    once more where the transposed program keeps and reads both softmaxes. No weights
-    are weights of 1, without the products.
-    """
-    return _cross_entropies_forward(logits, targets, weights)[0]
-
-
-def _cross_entropies_forward(
-    logits: Array, targets: Array, weights: _Weights
-) -> tuple[Array, tuple[Array, Array, _Weights, Array, Array]]:
-    rows = jax.nn.logsumexp(logits, axis=1, keepdims=True)
-    columns = jax.nn.logsumexp(logits, axis=0, keepdims=True)
-    sums = [rows, columns]
-    if weights is not None:
-        sums = [sum_ * own for sum_, own in zip(sums, weights, strict=True)]
-    loss = (jnp.mean(sums[0]) + jnp.mean(sums[1]) - jnp.sum(targets * logits)) / 2
-    return loss, (logits, targets, weights, rows, columns)
-
-
-def _cross_entropies_backward(
-    residuals: tuple[Array, Array, _Weights, Array, Array], cotangent: Array
-) -> tuple[Array, None, None]:
-    logits, targets, weights, rows, columns = residuals
-    b, c = logits.shape
-    by_row, by_column = jnp.exp(logits - rows), jnp.exp(logits - columns)
-    if weights is not None:
-        by_row, by_column = by_row * weights[0], by_column * weights[1]
-    softmaxes = by_row / b + by_column / c
-    return cotangent * (softmaxes - targets) / 2, None, None
-
-
-_cross_entropies.defvjp(_cross_entropies_forward, _cross_entropies_backward)
-
-
-def info_nce(logits: Float[AnyArray, "b b"]) -> Float[Array, ""]:
-    """Return the soft contrastive loss for the identity plan: the symmetric InfoNCE."""
-    diagonal = jnp.diagonal(logits)
-    x_to_y = jax.nn.logsumexp(logits, axis=1) - diagonal
-    y_to_x = jax.nn.logsumexp(logits, axis=0) - diagonal
-    return (jnp.mean(x_to_y) + jnp.mean(y_to_x)) / 2
-
-
-def make_optimizer(
-    config: DistillationConfig, total_steps: int
-) -> optax.GradientTransformation:
-    """Return AdamW with a linear warm-up; weight decay touches matrices only.
-
-    LayerNorm's gains, biases and the logit scale are never decayed.
-    """
-    rate, warmup = config.learning_rate, config.warmup_steps
-    # The first step already moves: its rate is rate / warmup, not 0.
-    rise = optax.linear_schedule(rate / max(1, warmup), rate, max(1, warmup - 1))
-    if config.schedule == "cosine":
-        after = optax.cosine_decay_schedule(rate, max(1, total_steps - warmup))
-    else:
-        after = optax.constant_schedule(rate)
-    return optax.adamw(
-        optax.join_schedules([rise, after], [warmup]),
-        weight_decay=config.weight_decay,
-        mask=lambda params: jax.tree.map(lambda leaf: leaf.ndim >= 2, params),
-    )
-
-
-def init_training(
-    dim_x: int,
-    dim_y: int,
-    config: DistillationConfig,
-    *,
-    total_steps: int,
-    key: PRNGKeyArray,
-    start: Params | None = None,
-) -> TrainState:
-    """Return the state before the first step, from given parameters or drawn ones."""
-    # The state is donated to the first epoch, so the given ones are copied.
-    params = (
-        init_params(dim_x, dim_y, config.dim, temperature=config.temperature, key=key)
-        if start is None
-        else jax.tree.map(jnp.array, start)
-    )
-    optimizer = make_optimizer(config, total_steps)
-    return TrainState(params, optimizer.init(params), jnp.asarray(0, jnp.int32))
-
-
 PoolGradient = Callable[[Params, Array, Array], tuple[Array, Params]]
 """pool_gradient(params, i, j) -> loss of the chunk of rows i, j, and its gradient."""
 
@@ -239,10 +92,7 @@ def train_epoch(
     """
 
     def pool_loss(params: Params, i: Array, j: Array) -> Array:
-        row_targets, column_targets = _targets(pools, i, j)
-        logits = pair_logits(params, pools.x[i], pools.y[j])
-        weights = _weights(pools, i, j)
-        return soft_contrastive_loss(logits, row_targets, column_targets, weights)
+        return chunk_loss(params, take_chunk(pools, i, j), config)
 
     gradient: PoolGradient = jax.value_and_grad(pool_loss)
     return run_epoch(state, gradient, anchors, config=config, chunks=chunks, key=key)
@@ -259,22 +109,17 @@ def run_epoch(
 ) -> tuple[TrainState, EpochMetrics]:
     """Return what `train_epoch` does, for any way to a chunk's gradient."""
     optimizer = make_optimizer(config, config.epochs * chunks.steps)
-    key_order, key_chunks = jax.random.split(jax.random.fold_in(key, state.epoch))
-    if not config.redraw_chunks:
-        key_chunks = key
-    key_x, key_y, key_anchors = jax.random.split(key_chunks, 3)
-    rows_x = _draw_chunks(chunks.n, chunks.size_x, chunks.pool_steps, key=key_x)
-    rows_y = _draw_chunks(chunks.m, chunks.size_y, chunks.pool_steps, key=key_y)
-    rows_anchors = _draw_chunks(
-        len(anchors.x), chunks.anchor_size, chunks.anchor_steps, key=key_anchors
+    rows = draw_epoch(
+        chunks, len(anchors.x), state.epoch, redraw=config.redraw_chunks, key=key
     )
 
     def pool_step(params: Params, step: Array) -> tuple[Array, Params]:
-        return pool_gradient(params, rows_x[step], rows_y[step])
+        return pool_gradient(params, rows.x[step], rows.y[step])
 
     def anchor_loss(params: Params, step: Array) -> Array:
-        k = rows_anchors[step - chunks.pool_steps]
-        return info_nce(pair_logits(params, anchors.x[k], anchors.y[k]))
+        return anchor_chunk_loss(
+            params, anchors, rows.anchors[step - chunks.pool_steps], config
+        )
 
     def step(
         carry: tuple[Params, optax.OptState], index: Array
@@ -292,21 +137,24 @@ def run_epoch(
                 params,
                 index,
             )
-        updates, opt_state = optimizer.update(grads, opt_state, params)
-        params = optax.apply_updates(params, updates)
-        return (clamp_scale(params, config.max_logit_scale), opt_state), loss
+        return apply_gradient(optimizer, params, opt_state, grads, config), loss
 
-    order = jax.random.permutation(key_order, chunks.steps)
     (params, opt_state), losses = jax.lax.scan(
-        step, (state.params, state.opt_state), order
+        step, (state.params, state.opt_state), rows.order
     )
-    is_pool = order < chunks.pool_steps
-    metrics = EpochMetrics(
+    metrics = epoch_metrics(losses, rows.order < chunks.pool_steps, params)
+    return TrainState(params, opt_state, state.epoch + 1), metrics
+
+
+def epoch_metrics(
+    losses: Float[Array, " steps"], is_pool: Bool[Array, " steps"], params: Params
+) -> EpochMetrics:
+    """Return the means of an epoch's losses by kind, and the logit scale at its end."""
+    return EpochMetrics(
         pool_loss=jnp.mean(losses, where=is_pool),
         anchor_loss=jnp.mean(losses, where=~is_pool),
         logit_scale=jnp.exp(params["log_scale"]),
     )
-    return TrainState(params, opt_state, state.epoch + 1), metrics
 
 
 def train(
@@ -364,48 +212,63 @@ def given_plan(
 
 
 def pair_logits(
-    params: Params, x: Float[AnyArray, "b dx"], y: Float[AnyArray, "c dy"]
+    params: Params,
+    x: Float[AnyArray, "b dx"],
+    y: Float[AnyArray, "c dy"],
+    *,
+    matmul: str | None = None,
 ) -> Float[Array, "b c"]:
     """Return the students' logits s f(x) . g(y) of every x with every y."""
     rows = affinity.standardized_sides(x, y)
-    return jnp.exp(params["log_scale"]) * affinity.cosines(params, *rows)
+    cosines = affinity.cosines(params, *rows, matmul=matmul)
+    return jnp.exp(params["log_scale"]) * cosines
 
 
-def _targets(pools: Pools, i: Array, j: Array) -> tuple[Array, Array]:
-    """Return the plan's block normalised by row, and by column (Eq. 10)."""
-    if pools.log_plan is not None:
-        block = pools.log_plan[i[:, None], j[None, :]]
-        return jax.nn.softmax(block, axis=1), jax.nn.softmax(block, axis=0)
-    return coupling.block_targets(
-        pools.coordinates_x[i],
-        pools.coordinates_y[j],
-        pools.f[i],
-        pools.g[j],
-        pools.epsilon,
+def take_chunk(pools: Pools, i: Array, j: Array) -> Pools:
+    """Return some rows of both pools, with the plan between them."""
+    whole, x, y = pools.log_plan, pools.weights_x, pools.weights_y
+    return Pools(
+        x=pools.x[i],
+        y=pools.y[j],
+        coordinates_x=pools.coordinates_x[i],
+        coordinates_y=pools.coordinates_y[j],
+        f=pools.f[i],
+        g=pools.g[j],
+        epsilon=pools.epsilon,
+        log_plan=None if whole is None else whole[i[:, None], j[None, :]],
+        weights_x=None if x is None else x[i],
+        weights_y=None if y is None else y[j],
     )
 
 
-def _weights(pools: Pools, i: Array, j: Array) -> tuple[Array, Array] | None:
-    """Return the weights of a chunk's rows and columns, where there are any."""
-    if pools.weights_x is None or pools.weights_y is None:
-        return None
-    return pools.weights_x[i], pools.weights_y[j]
+def chunk_loss(
+    params: Params, chunk: Pools, config: DistillationConfig
+) -> Float[Array, ""]:
+    """Return the loss of one chunk of both pools, of `take_chunk`."""
+    row_targets, column_targets = _targets(chunk)
+    logits = pair_logits(params, chunk.x, chunk.y, matmul=config.matmul)
+    weights = None
+    if chunk.weights_x is not None and chunk.weights_y is not None:
+        weights = chunk.weights_x, chunk.weights_y
+    return soft_contrastive_loss(logits, row_targets, column_targets, weights)
 
 
-def clamp_scale(params: Params, max_logit_scale: float) -> Params:
-    """Return the parameters with the logit scale limited, after CLIP."""
-    limit = jnp.asarray(math.log(max_logit_scale), jnp.float32)
-    return {**params, "log_scale": jnp.minimum(params["log_scale"], limit)}
+def anchor_chunk_loss(
+    params: Params,
+    anchors: Anchors,
+    k: Int[Array, " size"],
+    config: DistillationConfig,
+) -> Float[Array, ""]:
+    """Return the loss of one chunk of the anchors."""
+    x, y = anchors.x[k], anchors.y[k]
+    return info_nce(pair_logits(params, x, y, matmul=config.matmul))
 
 
-def _draw_chunks(
-    n: int, size: int, n_chunks: int, *, key: PRNGKeyArray
-) -> Int[Array, "chunks size"]:
-    """Return row numbers: the pool reshuffled until there are enough chunks."""
-    if size == 0 or n_chunks == 0:
-        return jnp.zeros((0, size), jnp.int32)
-    a_shuffle = n // size
-    keys = jax.random.split(key, math.ceil(n_chunks / a_shuffle))
-    shuffles = jax.vmap(lambda key: jax.random.permutation(key, n))(keys)
-    rows = shuffles[:, : a_shuffle * size].reshape(-1, size)
-    return rows[:n_chunks]
+def _targets(chunk: Pools) -> tuple[Array, Array]:
+    """Return the plan's block normalised by row, and by column (Eq. 10)."""
+    if chunk.log_plan is not None:
+        block = chunk.log_plan
+        return jax.nn.softmax(block, axis=1), jax.nn.softmax(block, axis=0)
+    return coupling.block_targets(
+        chunk.coordinates_x, chunk.coordinates_y, chunk.f, chunk.g, chunk.epsilon
+    )

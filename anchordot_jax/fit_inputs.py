@@ -1,13 +1,18 @@
 """What a fit sees, and the checks that it can be fitted."""
 
 import hashlib
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from anchordot_jax.data import validation
+from anchordot_jax.data.stored_pool import StoredPool, blocks
 from anchordot_jax.errors import InputError
+
+Pool = np.ndarray | StoredPool
+"""Unpaired rows, in memory or in their file."""
 
 
 class FitData(NamedTuple):
@@ -16,9 +21,9 @@ class FitData(NamedTuple):
     anchors_x: np.ndarray
     """`[N, dx]`; row k belongs to row k of `anchors_y`."""
     anchors_y: np.ndarray
-    pool_x: np.ndarray
+    pool_x: Pool
     """`[n, dx]`."""
-    pool_y: np.ndarray
+    pool_y: Pool
     """`[m, dy]`."""
     a: np.ndarray | None = None
     """Positive weights of the x pool, `[n]`; None is uniform."""
@@ -28,10 +33,37 @@ class FitData(NamedTuple):
         """Return 16 hexadecimal digits that change when any number changes."""
         digest = hashlib.sha256()
         for name, array in self._asdict().items():
-            if array is not None:
-                digest.update(f"{name}{array.shape}{array.dtype}".encode())
+            if array is None:
+                continue
+            digest.update(f"{name}{array.shape}{array.dtype}".encode())
+            if isinstance(array, StoredPool):
+                for _, block in blocks(array):
+                    digest.update(np.ascontiguousarray(block).data)
+            else:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]
+
+    def whole_pools(self, what: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return both pools as arrays.
+
+        Args:
+            what: the work that reads them whole.
+
+        Raises:
+            InputError: a pool that stays in its file.
+        """
+        x, y = self.pool_x, self.pool_y
+        if isinstance(x, StoredPool) or isinstance(y, StoredPool):
+            raise InputError(
+                f"{what} needs both pools in memory, which take more than "
+                f"distillation.pool_memory; raise it, or give smaller pools."
+            )
+        return x, y
+
+
+def pool_bytes(x: Pool, y: Pool) -> int:
+    """Return the bytes that both pools take as float32."""
+    return 4 * sum(math.prod(pool.shape) for pool in (x, y))
 
 
 def check_data(data: FitData) -> None:
@@ -58,7 +90,9 @@ def check_data(data: FitData) -> None:
                 f"it standardises each row."
             )
         validation.check_embeddings(anchors, f"The array of {side} anchors")
-        validation.check_embeddings(pool, f"The {side} pool")
+        # The rows of a stored one were looked at when it was opened.
+        if not isinstance(pool, StoredPool):
+            validation.check_embeddings(pool, f"The {side} pool")
     for name, weights, pool in (("a", data.a, data.pool_x), ("b", data.b, data.pool_y)):
         if weights is not None:
             _check_weights(name, weights, len(pool))

@@ -1,6 +1,7 @@
 """How a fit tells the outside how it gets on."""
 
 import warnings
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -46,6 +47,17 @@ class Silent:
     def should_stop(self) -> bool:
         """Return False."""
         return False
+
+
+def sinkhorn_reporter(listener: Listener) -> Callable[[int, float], None] | None:
+    """Return what a solver calls at its checks; None for a silent listener."""
+    if isinstance(listener, Silent):
+        return None
+
+    def report(iteration: int, error: float) -> None:
+        listener.coupling(int(iteration), float(error))
+
+    return report
 
 
 class Interrupted(Exception):

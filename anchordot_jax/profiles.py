@@ -134,11 +134,29 @@ def coordinates(
     phi_x . phi_y = p_x^T (U_x^T U_y) p_y. The bridge is multiplied into the side of
     larger rank, so that r = min(rank A_x, rank A_y).
     """
-    p_x = normalize(_matmul(_prepare(x, maps.mean_x), maps.x))
-    p_y = normalize(_matmul(_prepare(y, maps.mean_y), maps.y))
-    if maps.bridge.shape[0] <= maps.bridge.shape[1]:
-        return p_x, _matmul(p_y, maps.bridge.T)
-    return _matmul(p_x, maps.bridge), p_y
+    return coordinates_x(x, maps), coordinates_y(y, maps)
+
+
+@jax.jit
+def coordinates_x(
+    x: Float[AnyArray, "n dx"], maps: CoordinateMaps
+) -> Float[Array, "n r"]:
+    """Return the x side of `coordinates`, which any part of the rows has alone."""
+    p = normalize(_matmul(_prepare(x, maps.mean_x), maps.x))
+    return p if _x_is_shorter(maps) else _matmul(p, maps.bridge)
+
+
+@jax.jit
+def coordinates_y(
+    y: Float[AnyArray, "m dy"], maps: CoordinateMaps
+) -> Float[Array, "m r"]:
+    """Return the y side of `coordinates`."""
+    p = normalize(_matmul(_prepare(y, maps.mean_y), maps.y))
+    return _matmul(p, maps.bridge.T) if _x_is_shorter(maps) else p
+
+
+def _x_is_shorter(maps: CoordinateMaps) -> bool:
+    return maps.bridge.shape[0] <= maps.bridge.shape[1]
 
 
 def _rescaled(basis: AnchorBasis, gamma: float) -> Float[Array, "d k"]:

@@ -1,4 +1,4 @@
-"""What a plan of soft marginals leaves each row: weights of the losses, and figures."""
+"""The mass of each row: what it is given, and what a plan of soft marginals leaves."""
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,13 @@ from anchordot_jax.arrays import AnyArray
 
 # A row of less than this share of the mean mass counts as one without a match.
 LITTLE = 0.1
+
+
+def marginal(weights: AnyArray | None, n: int) -> Float[Array, " n"]:
+    """Return the weights summing to one; uniform ones by default."""
+    if weights is None:
+        return jnp.full(n, 1 / n, jnp.float32)
+    return jnp.asarray(weights / weights.sum(), jnp.float32)
 
 
 def row_weights(

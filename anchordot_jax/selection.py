@@ -180,9 +180,11 @@ def _draws(
     n_anchors = len(anchors_x)
     size = max(1, round(settings.heldout * n_anchors))
     n_draws = min(math.ceil(settings.min_heldout / size), MAX_DRAWS, n_anchors // size)
-    key_anchors, key_x, key_y = jax.random.split(key, 3)
-    pool_x = _subset(pool_x, settings.pool_limit, key=key_x)
-    pool_y = _subset(pool_y, settings.pool_limit, key=key_y)
+    key_anchors, _, _ = jax.random.split(key, 3)
+    rows_x, rows_y = subset_rows(len(pool_x), len(pool_y), config, key=key)
+    # Indexed before the move: the rest of a pool in the host's memory stays there.
+    pool_x = jnp.asarray(pool_x if rows_x is None else pool_x[rows_x])
+    pool_y = jnp.asarray(pool_y if rows_y is None else pool_y[rows_y])
     order = jax.random.permutation(key_anchors, n_anchors)
     for i in range(n_draws):
         held = order[i * size : (i + 1) * size]
@@ -196,12 +198,26 @@ def _draws(
         )
 
 
-def _subset(pool: AnyArray, limit: int | None, *, key: PRNGKeyArray) -> Array:
-    if limit is None or len(pool) <= limit:
-        return jnp.asarray(pool)
-    rows = jax.random.permutation(key, len(pool))[:limit]
-    # Indexed before the move: the rest of a pool in the host's memory stays there.
-    return jnp.asarray(pool[np.asarray(rows)])
+def subset_rows(
+    n: int, m: int, config: Config, *, key: PRNGKeyArray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the rows of both pools that `select` looks at; None: all of a pool.
+
+    Args:
+        n: rows of the x pool.
+        m: rows of the y pool.
+        config: its `selection.pool_limit` is the most of them.
+        key: that of `select`.
+    """
+    limit = config.selection.pool_limit
+    _, key_x, key_y = jax.random.split(key, 3)
+
+    def subset(count: int, key: PRNGKeyArray) -> np.ndarray | None:
+        if limit is None or count <= limit:
+            return None
+        return np.asarray(jax.random.permutation(key, count)[:limit])
+
+    return subset(n, key_x), subset(m, key_y)
 
 
 def _path(

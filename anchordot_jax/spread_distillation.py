@@ -64,7 +64,9 @@ def train_epoch(
         state: TrainState, pools: Pools, anchors: Anchors, key: Array
     ) -> tuple[TrainState, EpochMetrics]:
         def gradient(params: Params, i: Array, j: Array) -> tuple[Array, Params]:
-            return pool_gradient(params, pools, i, j, n_devices=mesh.size)
+            return pool_gradient(
+                params, pools, i, j, n_devices=mesh.size, matmul=config.matmul
+            )
 
         return run_epoch(
             state, gradient, anchors, config=config, chunks=chunks, key=key
@@ -88,7 +90,13 @@ def train_epoch(
 
 
 def pool_gradient(
-    params: Params, pools: Pools, i: Array, j: Array, *, n_devices: int
+    params: Params,
+    pools: Pools,
+    i: Array,
+    j: Array,
+    *,
+    n_devices: int,
+    matmul: str | None = None,
 ) -> tuple[Array, Params]:
     """Return a chunk's loss and gradient, inside `shard_map`, on every device.
 
@@ -116,7 +124,9 @@ def pool_gradient(
     own_rows = jnp.where(real[:, 0], own_i, 0)
     f = pools.f[own_rows]
     plan_columns = (f[:, None] - cost) / pools.epsilon
-    logits, pull_back = jax.vjp(lambda params: pair_logits(params, own_x, y), params)
+    logits, pull_back = jax.vjp(
+        lambda params: pair_logits(params, own_x, y, matmul=matmul), params
+    )
 
     masked = [jnp.where(real, z, -jnp.inf) for z in (plan_columns, logits)]
     column_sums = log_sum_over_devices(

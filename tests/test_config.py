@@ -48,6 +48,8 @@ OTHER = {
         "temperature": 0.1,
         "max_logit_scale": 50.0,
         "redraw_chunks": False,
+        "matmul": "bfloat16",
+        "pool_memory": 0,
     },
     SelectionConfig: {
         "gammas": (0.5,),
@@ -123,6 +125,8 @@ def test_defaults_are_the_published_settings():
         temperature=0.07,
         max_logit_scale=100.0,
         redraw_chunks=True,
+        matmul=None,
+        pool_memory=None,
     )
     assert config.selection.gammas == (0, 0.25, 0.5, 0.75, 1)
     assert config.selection.etas == (0.005, 0.01, 0.02, 0.05, 0.1)
@@ -178,6 +182,8 @@ NAN, INF = math.nan, math.inf
         (DistillationConfig, "weight_decay", -1e-3, ">= 0, got -0.001"),
         (DistillationConfig, "weight_decay", None, ">= 0, got None"),
         (DistillationConfig, "schedule", "linear", "'constant' or 'cosine', got 'lin"),
+        (DistillationConfig, "matmul", "f32", "'float32' or 'bfloat16', got 'f32'"),
+        (DistillationConfig, "pool_memory", -1, "a whole number >= 0, got -1"),
         (DistillationConfig, "max_logit_scale", 14, r">= 1/temperature = 14\.29, got"),
         (SelectionConfig, "gammas", (), r"not empty, got \(\)"),
         (SelectionConfig, "gammas", (0.5, 2.1), r"in \[0, 2\], got 2.1"),
@@ -314,12 +320,17 @@ def test_bad_dictionaries(values, message):
         Config.from_dict(values)
 
 
+def test_float32_products_are_one_setting():
+    """Said or left out, it is the same training."""
+    assert DistillationConfig(matmul="float32") == DistillationConfig()
+
+
 def test_digest_changes_with_every_field():
     """16 hexadecimal digits, the same for equal configs, others for any change."""
     digests = {"": Config().digest()}
     digests |= {name: config.digest() for name, config in one_other()}
     digests["recipe"] = Config(recipe="refined").digest()
-    assert len(digests) == 44
+    assert len(digests) == 2 + sum(map(len, OTHER.values()))
     assert len(set(digests.values())) == len(digests)
     assert Config().digest() == digests[""]
     for digest in digests.values():

@@ -13,22 +13,21 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 import reference
+from anchordot_jax.chunks import draw_chunks
 from anchordot_jax.config import DistillationConfig
 from anchordot_jax.distillation import (
     Anchors,
     ChunkPlan,
     Pools,
-    _draw_chunks,
-    clamp_scale,
     given_plan,
     info_nce,
     init_training,
-    make_optimizer,
     plan_chunks,
     soft_contrastive_loss,
     train_epoch,
 )
 from anchordot_jax.distillation import train as train_all
+from anchordot_jax.optimizer import clamp_scale, make_optimizer
 
 N, M, N_ANCHORS, DIM_X, DIM_Y = 50, 35, 12, 10, 8
 CONFIG = DistillationConfig(
@@ -320,7 +319,7 @@ def test_chunks_fit_the_pools(n, m, n_anchors, size):
 
 def test_drawn_chunks_are_disjoint_within_a_shuffle(next_key):
     """Each shuffle of 23 rows gives four disjoint chunks of 5; then comes the next."""
-    rows = np.asarray(_draw_chunks(23, 5, 10, key=next_key()))
+    rows = np.asarray(draw_chunks(23, 5, 10, key=next_key()))
     assert rows.shape == (10, 5)
     for shuffle in (rows[:4], rows[4:8], rows[8:]):
         values = shuffle.ravel()
@@ -331,9 +330,9 @@ def test_drawn_chunks_are_disjoint_within_a_shuffle(next_key):
 
 def test_drawn_chunks_of_a_whole_pool(next_key):
     """A chunk as large as the pool is the whole pool every time."""
-    rows = np.asarray(_draw_chunks(7, 7, 3, key=next_key()))
+    rows = np.asarray(draw_chunks(7, 7, 3, key=next_key()))
     np.testing.assert_array_equal(np.sort(rows, axis=1), np.tile(np.arange(7), (3, 1)))
-    assert _draw_chunks(0, 0, 0, key=next_key()).shape == (0, 0)
+    assert draw_chunks(0, 0, 0, key=next_key()).shape == (0, 0)
 
 
 # Optimiser.

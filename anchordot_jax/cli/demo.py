@@ -67,7 +67,8 @@ class Demo:
             for name, steps in _contrastive_lengths(config, data).items()
         }
         seconds["contrastive fits"] = time.perf_counter() - start
-        banks = {"bank_x": data.pool_x, "bank_y": data.pool_y}
+        bank_x, bank_y = data.whole_pools("The demo")
+        banks = {"bank_x": bank_x, "bank_y": bank_y}
         chance = {
             f"{way}/recall@{k}": chance_recall(self.test, 1, k)
             for way in ("x2y", "y2x")

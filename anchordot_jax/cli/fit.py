@@ -79,7 +79,7 @@ class Fit:
 
         trackers = tracker_names(self.log)
         spread = self._devices()
-        data, split = self._load()
+        data, split = self._load(spread)
         follows = not mesh.is_first_process()
         quiet = self.quiet or self.json or follows
         with TerminalListener(quiet=quiet) as shown, sole_writer(self.out):
@@ -115,11 +115,12 @@ class Fit:
             return None
         return mesh.make_mesh(self.devices or "all")
 
-    def _load(self) -> tuple["FitData", "Split"]:
+    def _load(self, spread: "Mesh | None") -> tuple["FitData", "Split"]:
         """Return the checked arrays and row numbers; nothing is written yet."""
         from anchordot_jax import data
         from anchordot_jax.fit_files import read_fit_data
         from anchordot_jax.fit_inputs import check_data
+        from anchordot_jax.fitting.pool_memory import granted
 
         source_x, source_y = data.open_embeddings(self.x), data.open_embeddings(self.y)
         pairs = data.read_pairs(self.pairs, source_x, source_y, keys=self.pair_keys)
@@ -137,7 +138,8 @@ class Fit:
             separate_pools_x=self.pool_x is not None,
             separate_pools_y=self.pool_y is not None,
         )
-        fit_data = read_fit_data(self._sources(), split)
+        memory = granted(self.config, spread)
+        fit_data = read_fit_data(self._sources(), split, memory=memory)
         check_data(fit_data)
         return fit_data, split
 

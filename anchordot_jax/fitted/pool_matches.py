@@ -106,14 +106,15 @@ def heldout_folds(data: FitData, *, seed: int) -> Iterator[tuple[FitData, int]]:
     """
     n = len(data.anchors_x)
     order = np.asarray(jax.random.permutation(jax.random.key(seed), n))
+    pool_x, pool_y = data.whole_pools("Learning the matches' precision")
     for held in np.array_split(order, FOLDS):
         kept = np.setdiff1d(order, held)
         yield (
             FitData(
                 anchors_x=data.anchors_x[kept],
                 anchors_y=data.anchors_y[kept],
-                pool_x=np.concatenate([data.pool_x, data.anchors_x[held]]),
-                pool_y=np.concatenate([data.pool_y, data.anchors_y[held]]),
+                pool_x=np.concatenate([pool_x, data.anchors_x[held]]),
+                pool_y=np.concatenate([pool_y, data.anchors_y[held]]),
                 a=_continued(data.a, len(held)),
                 b=_continued(data.b, len(held)),
             ),

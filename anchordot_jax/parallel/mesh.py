@@ -129,6 +129,16 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
     return jax.tree.map(everywhere, tree)
 
 
+def place_rows(rows: ArrayLike, mesh: Mesh | None) -> Array:
+    """Return the rows on the device, or spread over those of a mesh."""
+    return jnp.asarray(rows) if mesh is None else shard_rows(rows, mesh)
+
+
+def everywhere(tree: Any, mesh: Mesh | None) -> Any:
+    """Return the arrays as they are, or on all devices of a mesh."""
+    return tree if mesh is None else replicate(tree, mesh)
+
+
 def wait_for_all(name: str) -> None:
     """Return once every process of the run has come here."""
     if jax.process_count() > 1:

@@ -9,14 +9,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
 
-from anchordot_jax import affinity, coupling, distillation, profiles, selection
+from anchordot_jax import (
+    affinity,
+    coupling,
+    distillation,
+    profiles,
+    row_masses,
+    selection,
+)
 from anchordot_jax.config import Config, CouplingConfig
 from anchordot_jax.fit_inputs import FitData
-from anchordot_jax.listeners import Interrupted, Listener, Silent
+from anchordot_jax.listeners import Interrupted, Listener, sinkhorn_reporter
 from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
-from anchordot_jax.parallel.mesh import wait_for_all
+from anchordot_jax.parallel.mesh import everywhere, place_rows, wait_for_all
 from anchordot_jax.recipes import soft_cca, soft_selection
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.students import Params
@@ -75,6 +83,7 @@ def couple(
     *,
     run: RunFolder | None,
     listener: Listener,
+    mesh: Mesh | None = None,
 ) -> tuple[distillation.Pools, coupling.Coupling, Params]:
     """Return the pools with the students' own plan, and the students to start from.
 
@@ -85,6 +94,7 @@ def couple(
         config: every setting.
         run: students and plan found there are not made again.
         listener: told of the progress.
+        mesh: devices to spread the pools over, once their plan is known.
 
     Raises:
         InputError: rows that cannot be used.
@@ -96,7 +106,7 @@ def couple(
             sides,
             chosen.settings,
             config=transport(config),
-            progress=_report(listener),
+            progress=sinkhorn_reporter(listener),
         )
         _warn(found.coupling, config, listener)
         start = soft_cca.student_params(
@@ -104,7 +114,7 @@ def couple(
         )
         if run is not None:
             run.save_start(start)
-    x, y = jnp.asarray(data.pool_x), jnp.asarray(data.pool_y)
+    x, y = (jnp.asarray(rows) for rows in data.whole_pools("The refined recipe"))
     u, v = student_outputs(start["x"], x), student_outputs(start["y"], y)
     solved = run.load_coupling() if run is not None else None
     if solved is None:
@@ -112,16 +122,19 @@ def couple(
             u,
             v,
             max(cosine_spread(u, v), LEAST_SPREAD) / chosen.sharpness,
-            a=None if data.a is None else jnp.asarray(data.a / data.a.sum()),
-            b=None if data.b is None else jnp.asarray(data.b / data.b.sum()),
+            a=row_masses.marginal(data.a, len(x)),
+            b=row_masses.marginal(data.b, len(y)),
             config=transport(config),
-            progress=_report(listener),
+            progress=sinkhorn_reporter(listener),
         )
         solved.f.block_until_ready()
         if run is not None:
             run.save_coupling(solved)
     _warn(solved, config, listener)
-    pools = distillation.Pools(x, y, u, v, solved.f, solved.g, solved.epsilon)
+    pools = distillation.Pools(
+        *(place_rows(rows, mesh) for rows in (x, y, u, v)),
+        *everywhere((solved.f, solved.g, solved.epsilon), mesh),
+    )
     return pools, solved, start
 
 
@@ -148,9 +161,8 @@ def chosen_settings(
 
 
 def _prepare(data: FitData) -> soft_cca.Sides:
-    return soft_cca.prepare(
-        data.anchors_x, data.anchors_y, data.pool_x, data.pool_y, a=data.a, b=data.b
-    )
+    pools = data.whole_pools("The refined recipe")
+    return soft_cca.prepare(data.anchors_x, data.anchors_y, *pools, a=data.a, b=data.b)
 
 
 def _warn(solved: coupling.Coupling, config: Config, listener: Listener) -> None:
@@ -161,13 +173,3 @@ def _warn(solved: coupling.Coupling, config: Config, listener: Listener) -> None
             f"iterations, tolerance {config.soft_cca.tolerance:.2g}; try a smaller "
             f"soft_cca.sharpness or more coupling.max_iterations."
         )
-
-
-def _report(listener: Listener) -> coupling.Progress | None:
-    if isinstance(listener, Silent):
-        return None
-
-    def report(iteration: int, error: float) -> None:
-        listener.coupling(int(iteration), float(error))
-
-    return report

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from anchordot_jax import affinity, coupling, geometry
+from anchordot_jax import affinity, coupling, geometry, row_masses
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
@@ -95,8 +95,8 @@ def prepare(
     return Sides(
         _side(anchors_x, pool_x, a, "x"),
         _side(anchors_y, pool_y, b, "y"),
-        None if a is None else jnp.asarray(a / a.sum(), jnp.float32),
-        None if b is None else jnp.asarray(b / b.sum(), jnp.float32),
+        None if a is None else row_masses.marginal(a, len(pool_x)),
+        None if b is None else row_masses.marginal(b, len(pool_y)),
     )
 
 

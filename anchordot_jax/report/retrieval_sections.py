@@ -307,7 +307,7 @@ def _baseline(context: Context, data: Data, name: str) -> Recalls:
     if test is None:
         raise ValueError("a baseline is scored on test items")
     anchors = Anchors(_unit(fit.anchors_x), _unit(fit.anchors_y))
-    pools = Pools(_unit(fit.pool_x), _unit(fit.pool_y))
+    pools = Pools(*map(_unit, fit.whole_pools("A baseline")))
     method, key = METHODS[name], jax.random.key(context.config.seed)
     chosen = tuning.choose(method, anchors, pools, settings=method.settings, key=key)
     model = method.fit(anchors, pools, settings=chosen.settings, key=key)

@@ -255,6 +255,16 @@ FITS: dict[str, tuple[Change, dict[str, str], str]] = {
         {"coupling.tolerance": "5"},
         "coupling.tolerance must be between 0 and 2, got 5.0",
     ),
+    "streamed to many": (
+        keep,
+        {"devices": "1", "distillation.pool_memory": "0"},
+        "distillation.pool_memory is for one device, and over several the pools are",
+    ),
+    "streamed NaN": (
+        spoil("y", np.nan, FREE_Y),
+        {"distillation.pool_memory": "0"},
+        f"y.npy has 1 row with NaN or infinite values (row {FREE_Y})",
+    ),
     "candidates": (
         keep,
         {"selection.etas": "20"},

@@ -25,6 +25,7 @@ from planted import (
     Cli,
     environment,
     fitted,
+    leaves,
     problem,
     same_model,
     tree,
@@ -85,6 +86,14 @@ def test_a_fit_fills_its_run_folder(fitted_folder: Path) -> None:
 def test_the_command_and_the_library_make_the_same_model(fitted_folder: Path) -> None:
     """Files and arrays of the same numbers lead to the same bits."""
     assert same_model(AlignedModel.load(fitted_folder / "run"), fitted())
+
+
+def test_pools_may_stay_in_their_files(files: Path, cli: Cli) -> None:
+    """With no memory granted to them, the same model to float32 rounding."""
+    assert cli(*FIT, "--distillation.pool-memory", "0").code == 0
+    ours, theirs = leaves(AlignedModel.load(files / "run")), leaves(fitted())
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=2e-5)
 
 
 def test_test_pairs_are_scored_and_kept(fitted_folder: Path) -> None:

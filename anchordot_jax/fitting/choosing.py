@@ -1,0 +1,57 @@
+"""The first stage: gamma, eta and rho by held-out anchors, once a run folder."""
+
+import numpy as np
+
+from anchordot_jax import selection
+from anchordot_jax.fitting.task import Task
+from anchordot_jax.listeners import Interrupted
+from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
+
+
+def choose(task: Task) -> selection.Selection:
+    """Return the choice; every process of a run makes it, and takes the first's.
+
+    Raises:
+        Interrupted: the listener asked to stop.
+    """
+    run, listener = task.run, task.listener
+
+    def report(done: int, total: int) -> None:
+        listener.selecting(done, total)
+        if listener.should_stop():
+            raise Interrupted("Stopped while choosing gamma and eta.")
+
+    chosen = run.load_selection() if run is not None else None
+    # No process may store its choice before all have looked for an earlier one.
+    wait_for_all("the selection was looked for")
+    if chosen is None:
+        chosen = selection.select(
+            task.anchors.x,
+            task.anchors.y,
+            *_looked_at(task),
+            task.config,
+            key=task.keys.selection,
+            progress=report,
+        )
+        if run is not None:
+            run.save_selection(chosen)
+            if not is_first_process():
+                chosen = run.load_selection() or chosen
+    return chosen
+
+
+def _looked_at(task: Task) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pools, or the rows of streamed ones that the choice looks at.
+
+    Raises:
+        InputError: no limit of those rows, and pools too large for memory.
+    """
+    data, config = task.data, task.config
+    if not task.streamed or config.selection.pool_limit is None:
+        return data.whole_pools("The choice by held-out anchors, without a limit,")
+    n, m = len(data.pool_x), len(data.pool_y)
+    rows_x, rows_y = selection.subset_rows(n, m, config, key=task.keys.selection)
+    return (
+        data.pool_x[np.arange(n) if rows_x is None else rows_x],
+        data.pool_y[np.arange(m) if rows_y is None else rows_y],
+    )

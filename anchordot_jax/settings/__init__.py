@@ -1,0 +1,1 @@
+"""The parts of `config.Config`, one module a stage, and the checks they share."""
