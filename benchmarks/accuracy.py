@@ -42,7 +42,7 @@ from anchordot_jax.runs.cells import Result, Settings
 Array = np.ndarray[Any, Any]
 REFERENCE = CouplingConfig(tolerance=1e-5, overrelaxation=1.0, cost_memory=0)
 RECALLS = [f"{way}/recall@{k}" for way in ("x2y", "y2x") for k in (1, 5, 10)]
-TIGHT = 1e-6
+TOLERANCES = {"default": CouplingConfig().tolerance, "tight": 1e-6}
 CONVERGED = 1e-11
 BLOCK = 50
 MOST = 20_000
@@ -127,10 +127,7 @@ def potentials(folder: Path, data: str, rows: int, anchors: int) -> Result:
     exact = float64_potentials(cost, epsilon)
     found: dict[str, float] = {}
     for form, memory in (("streamed", 0), ("cached", 4 * rows * rows)):
-        for name, tolerance in (
-            ("default", CouplingConfig().tolerance),
-            ("tight", TIGHT),
-        ):
+        for name, tolerance in TOLERANCES.items():
             config = CouplingConfig(cost_memory=memory, tolerance=tolerance)
             solved = solve_coupling(x, y, epsilon, config=config)
             f, g = (np.asarray(p, np.float64) for p in (solved.f, solved.g))
@@ -250,8 +247,9 @@ def page(results: dict[str, Any]) -> list[str]:
             data,
             form,
             *(
-                f"{number(own[f'{form}_{name}'], 2)} ({own[f'{form}_{name}_error']:.0e})"
-                for name in ("default", "tight")
+                f"{number(own[f'{form}_{name}'], 2)} "
+                f"({number(own[f'{form}_{name}_error'], 1)})"
+                for name in TOLERANCES
             ),
         )
         for data, own in results["potentials"].items()
@@ -271,7 +269,14 @@ def page(results: dict[str, Any]) -> list[str]:
         f"Largest difference of a potential from the float64 reference, in units of "
         f"epsilon, on real pools of {results['rows']} rows a side (in brackets the "
         "marginal error that the solve ended with):",
-        table(("data", "form", "tolerance 1e-4", "tolerance 1e-6"), potential_rows),
+        table(
+            (
+                "data",
+                "form",
+                *(f"tolerance {t:g}" for t in TOLERANCES.values()),
+            ),
+            potential_rows,
+        ),
         f"Mean of the six recalls in %, {results['seeds']} seeds, {results['epochs']} "
         "epochs for both settings:",
         table(

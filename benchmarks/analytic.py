@@ -41,8 +41,8 @@ class Device(NamedTuple):
     """Bytes a second from it to its neighbour, one way."""
 
 
-# NVIDIA's data sheets: A100 80GB SXM (FP32 19.5 TFLOPS, 2,039 GB/s, NVLink 600 GB/s both
-# ways) and H100 SXM (FP32 67 TFLOPS, 3.35 TB/s, NVLink 900 GB/s both ways).
+# NVIDIA's data sheets: A100 80GB SXM (FP32 19.5 TFLOPS, 2,039 GB/s, NVLink 600 GB/s
+# both ways) and H100 SXM (FP32 67 TFLOPS, 3.35 TB/s, NVLink 900 GB/s both ways).
 DEVICES = (
     Device("A100 80GB SXM", 19.5e12, 2.039e12, 80e9, 300e9),
     Device("H100 SXM", 67e12, 3.35e12, 80e9, 450e9),

@@ -78,10 +78,10 @@ def main(args: Args) -> None:
         max_iterations=args.max_iterations,
         check_every=args.check_every,
     )
-    start = time.perf_counter()
+    clock = time.perf_counter()
     solved = solve_coupling(x, y, epsilon, config=config)
     solved.f.block_until_ready()
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - clock
     # A plain iteration comes before the counted ones.
     iterations = int(solved.n_iterations) + 1
     peak = peak_bytes()

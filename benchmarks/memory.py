@@ -57,9 +57,7 @@ def main(args: Args) -> None:
                     [str(word) for word in words], threads=threads, limit=args.limit
                 )
             except FailedError as error:
-                raise InputError(
-                    f"Pools of {size} could not be solved: {error}."
-                ) from None
+                raise InputError(f"Pools of {size} failed: {error}.") from None
             cells.append({"n": size.n, "m": size.m, **told})
             print(cells[-1], flush=True)
         results = {
