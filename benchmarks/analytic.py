@@ -17,6 +17,7 @@ from flops import coupling_iteration, distillation_step
 from output import DOCS, number, one_sentence, table, write_markdown
 
 from anchordot_jax import files
+from anchordot_jax.geometry import tile_rows
 
 FLOAT = 4
 HEADS = (
@@ -65,17 +66,17 @@ class Expected(NamedTuple):
     """Seconds where nothing overlaps."""
 
 
-def iteration(
-    device: Device, n: int, m: int, r: int, *, devices: int = 1, tile: int = 2048
-) -> Expected:
+def iteration(device: Device, n: int, m: int, r: int, *, devices: int = 1) -> Expected:
     """Return what one streamed Sinkhorn iteration takes.
 
-    Two half-iterations compute the cost once each, 2 n m r operations, tile by tile. A
-    tile is written and read twice where nothing is fused, and each of its rows reads
-    the other side's coordinates anew, shared by `tile` of them. Rows are split over the
-    devices; each passes the other side's part around the ring.
+    Two half-iterations compute the cost once each, 2 n m r operations, tile by tile
+    (`geometry.tile_rows`). A tile is written and read twice where nothing is fused, and
+    reads the other side's coordinates anew. Rows are split over the
+    devices; each passes the other side's part around the ring, so that a tile is as
+    wide as a device's part.
     """
     flops = coupling_iteration(n, m, r) / devices
+    tile = tile_rows(max(n, m) // devices, backend="gpu")
     tiles = 2 * TILE_PASSES * FLOAT * n * m
     coordinates = FLOAT * r * 2 * n * m / tile
     moved = (tiles + coordinates) / devices
@@ -124,7 +125,7 @@ def main(args: Args) -> None:
         )
         epoch = step * (args.rows // 2000)
         parts = [
-            f"Pools of {args.rows} rows a side, r = {args.r}, tiles of 2048 rows:",
+            f"Pools of {args.rows} rows a side, r = {args.r}, tiles as the package cuts them on a GPU:",
             table(
                 (*HEADS, f"{args.iterations} iterations, min"),
                 rows,

@@ -119,7 +119,6 @@ def _environment(threads: int) -> Mapping[str, str]:
         **os.environ,
         **{f"{name}_NUM_THREADS": str(threads) for name in names},
         "BENCHMARK_THREADS": str(threads),
-        "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", ""),
         # A stored program would make the first call look like the second.
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "PYTHONPATH": str(REPOSITORY),

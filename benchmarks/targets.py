@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -254,15 +254,15 @@ def _at_most(
     *,
     wanted: str | None = None,
 ) -> Target:
-    return _bounded(
-        what, against, wanted or f"<= {most:g}{unit}", value, unit, most.__ge__
-    )
+    met = None if value is None else bool(value <= most)
+    return _bounded(what, against, wanted or f"<= {most:g}{unit}", value, unit, met)
 
 
 def _at_least(
     what: str, against: str, least: float, value: float | None, unit: str
 ) -> Target:
-    return _bounded(what, against, f">= {least:g}{unit}", value, unit, least.__le__)
+    met = None if value is None else bool(value >= least)
+    return _bounded(what, against, f">= {least:g}{unit}", value, unit, met)
 
 
 def _bounded(
@@ -271,11 +271,10 @@ def _bounded(
     wanted: str,
     value: float | None,
     unit: str,
-    holds: Callable[[float], bool],
+    met: bool | None,
 ) -> Target:
-    if value is None:
-        return Target(what, against, wanted, "-", None)
-    return Target(what, against, wanted, f"{number(value)}{unit}", holds(float(value)))
+    measured = "-" if value is None else f"{number(value)}{unit}"
+    return Target(what, against, wanted, measured, met)
 
 
 def _both(
