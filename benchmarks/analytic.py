@@ -125,7 +125,8 @@ def main(args: Args) -> None:
         )
         epoch = step * (args.rows // 2000)
         parts = [
-            f"Pools of {args.rows} rows a side, r = {args.r}, tiles as the package cuts them on a GPU:",
+            f"Pools of {args.rows} rows a side, r = {args.r}, tiles as the package "
+            "cuts them on a GPU:",
             table(
                 (*HEADS, f"{args.iterations} iterations, min"),
                 rows,

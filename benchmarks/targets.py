@@ -119,24 +119,26 @@ def coupling_targets(cells: Cells) -> Iterator[Target]:
 
 def floor_targets(floors: Mapping[str, Any]) -> Iterator[Target]:
     """Yield what floors.py measured."""
+    size = f", {floors['settings']['size']} rows" if floors else ""
     for name, against in (
         ("streamed", "4 n m r flop at the measured matmul rate"),
         ("cached", "reading the cost twice"),
     ):
         own = floors.get(name)
         ratio = own and own["seconds"] / own["floor"]
-        yield _at_most(f"{name} coupling, an iteration", against, 1.3, ratio, "x")
+        what = f"{name} coupling, an iteration{size}"
+        yield _at_most(what, against, 1.3, ratio, "x")
     epoch = floors.get("epoch")
     share = epoch and 100 * epoch["rate"] / epoch["matmul_rate"]
-    yield _at_least("distillation step", "the matmul rate", 60, share, " %")
+    yield _at_least(f"distillation step{size}", "the matmul rate", 60, share, " %")
     own = floors.get("selection")
     ratio = own and own["seconds"] / own["distillation_seconds"]
-    what = "selection on the 5 x 5 grid"
+    what = f"selection on the 5 x 5 grid{size}"
     yield _at_most(what, "one distillation", 1.0, ratio, "x")
     for name in ("streamed", "cached"):
         grown = floors.get("growth", {}).get(name)
         ratio = grown and grown[1]["seconds"] / grown[0]["seconds"]
-        what, counts = f"{name} coupling as N grows", "500 to 5000"
+        what, counts = f"{name} coupling as N grows{size}", "500 to 5000"
         if grown:
             counts = " to ".join(map(str, floors["settings"]["anchors"]))
         yield _at_most(what, f"itself, N = {counts}", 1.2, ratio, "x")
