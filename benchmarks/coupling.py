@@ -32,7 +32,7 @@ from coupling_cells import (
     points,
     run,
 )
-from coupling_table import Rows, write
+from coupling_table import rows_of, write
 from machine import describe
 from output import DOCS, one_sentence, tell
 from problem import check
@@ -97,7 +97,7 @@ def main(args: Args) -> None:
             wanted, functools.partial(run, options=options), args.out, report=tell
         )
         about = files.read_json(told, "The benchmark")
-        write(Rows.of(records), about, args.docs, limit=args.cell_limit)
+        write(rows_of(records), about, args.docs, limit=args.cell_limit)
 
 
 if __name__ == "__main__":

@@ -76,13 +76,9 @@ class Row(NamedTuple):
         return math.sqrt(self.n * self.m)
 
 
-class Rows(tuple[Row, ...]):
-    """The rows of a benchmark, small problems first."""
-
-    @classmethod
-    def of(cls, records: Iterable[Mapping[str, Any]]) -> "Rows":
-        """Return a row a record of the grid."""
-        return cls(_row(record) for record in records)
+def rows_of(records: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Return a row a record of the grid."""
+    return [_row(record) for record in records]
 
 
 def write(

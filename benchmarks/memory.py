@@ -27,9 +27,10 @@ class Args:
 
     sizes: tuple[str, ...] = ("25000", "50000", "100000")
     """Rows of the pools."""
-    dim: int = 128
+    dim: int = 384
     """Dimension of the embeddings."""
-    anchors: int = 100
+    anchors: int = 32
+    """Anchors, and so coordinates: few, since the time depends on them most."""
     limit: float = 600.0
     """Seconds that one size may take."""
     threads: int = 0

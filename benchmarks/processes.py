@@ -54,7 +54,6 @@ def measure(
     python: str | Path = sys.executable,
     threads: int,
     limit: float | None = None,
-    scratch: Path | None = None,
 ) -> dict[str, Scalar]:
     """Return what a program of this folder printed last.
 
@@ -64,13 +63,12 @@ def measure(
         threads: cores and threads that it may use.
         limit: seconds after which it is stopped; then the result holds `over_limit`,
             and the peak memory until then.
-        scratch: where its standard error goes; None: a temporary folder.
 
     Raises:
         FailedError: it ended with an error, whose last line is the message.
     """
     program, *rest = (str(word) for word in words)
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         out, error = Path(folder) / "out", Path(folder) / "error"
         with out.open("w") as out_file, error.open("w") as error_file:
             process = subprocess.Popen(

@@ -85,7 +85,7 @@ def test_the_table_tells_everything() -> None:
         **{"warm_seconds": 1.5, "profile_seconds": 0.5, "peak_gigabytes": 0.9},
         "start_gigabytes": 0.4,
     }
-    rows = coupling_table.Rows.of(
+    rows = coupling_table.rows_of(
         [
             record(done, implementation="ours-streamed"),
             record(stopped),
