@@ -50,18 +50,18 @@ def test_an_iteration_computes_the_cost_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("b", "c", "d_x", "d_y", "k"),
+    ("b", "c", "d_x", "d_y", "k", "share"),
     [
         # The norms by the Gram matrix on no side, on the shorter one, on both; and the
         # shorter input first.
-        (128, 96, 255, 191, 128),
-        (256, 256, 320, 63, 256),
-        (512, 512, 127, 95, 512),
-        (256, 192, 63, 255, 256),
+        (128, 96, 255, 191, 128, 0.95),
+        (256, 256, 320, 63, 256, 0.94),
+        (512, 512, 127, 95, 512, 0.86),
+        (256, 192, 63, 255, 256, 0.93),
     ],
 )
 def test_a_step_needs_what_xla_counts(
-    b: int, c: int, d_x: int, d_y: int, k: int
+    b: int, c: int, d_x: int, d_y: int, k: int, share: float
 ) -> None:
     params = init_params(d_x, d_y, k, temperature=0.07, key=jax.random.key(0))
     sides = jnp.ones((b, d_x)), jnp.ones((c, d_y))
@@ -74,7 +74,7 @@ def test_a_step_needs_what_xla_counts(
     # A small share of softmaxes, LayerNorms and norms comes on top of the products.
     counted = xla_flops(jax.value_and_grad(loss), params, *sides)
     needed = distillation_step(b, c, d_x + 1, d_y + 1, k, 0)
-    assert 0.85 * counted < needed <= 1.01 * counted
+    assert share * counted < needed <= counted
 
 
 def test_the_target_is_one_product_more() -> None:
