@@ -119,7 +119,7 @@ def plot(rows: Sequence[Row], docs: Path) -> None:
             "markersize": 5,
             "linewidth": 1.3,
         }
-        for axes, value in ((left, _seconds), (right, _memory)):
+        for axes, value in ((left, _any_seconds), (right, _memory)):
             known = [(row.rows, y) for row in own if (y := value(row)) is not None]
             axes.plot(*zip(*known, strict=True), **style) if known else None
             axes.plot([], [], label=TITLES[name], **style)
@@ -130,14 +130,14 @@ def plot(rows: Sequence[Row], docs: Path) -> None:
                 **{**style, "linestyle": "none", "markerfacecolor": "none"},
             )
     for axes, label in (
-        (left, "seconds (hollow: stopped at the limit)"),
+        (left, "seconds (first call where no second; hollow: stopped)"),
         (right, "peak memory above the start, GB"),
     ):
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("root of n m")
         axes.set_ylabel(label)
-        axes.grid(linewidth=0.3)
+        axes.grid(which="both", linewidth=0.3)
     left.legend(fontsize=8)
     for suffix, nothing in (("png", {"Software": None}), ("svg", {"Date": None})):
         path = docs / f"coupling.{suffix}"
@@ -181,7 +181,7 @@ def _cells(row: Row) -> list[str]:
     ]
     if row.not_run:
         return [*head, f"not run: {row.not_run}", *[NOTHING] * 6]
-    iterations, error = number(row.iterations), number(row.column_error, 1)
+    iterations, error = number(row.iterations), number(row.column_error, 2)
     if row.column_error is not None and row.column_error > TOLERANCE:
         error += " (not reached)"
     first = number(row.cold_seconds)
@@ -260,6 +260,10 @@ def _anchors(row: Row) -> float:
 def _seconds(row: Row) -> float | None:
     """Return the second call's seconds: a first one's would add the compilation."""
     return row.warm_seconds
+
+
+def _any_seconds(row: Row) -> float | None:
+    return None if row.over_limit is not None else row.seconds
 
 
 def _seconds_an_iteration(row: Row) -> float | None:

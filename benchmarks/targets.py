@@ -42,8 +42,11 @@ class Target(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Return met, missed or not measured."""
-        return {True: "met", False: "**missed**", None: "not measured"}[self.met]
+        """Return met, missed, not decided (a bound is known only) or not measured."""
+        if self.met is None:
+            bound = "at least" in self.measured
+            return "not decided" if bound else "not measured"
+        return "met" if self.met else "**missed**"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +71,7 @@ def main(args: Args) -> None:
         heads = ("what", "against", "at least", "measured", "")
         rows = [(*target[:4], target.verdict) for target in found]
         counts = [sum(t.met is value for t in found) for value in (True, False, None)]
-        summary = "{} met, {} missed, {} not measured.".format(*counts)
+        summary = "{} met, {} missed, {} not measured or decided.".format(*counts)
         print(summary)
         write_markdown("targets", [table(heads, rows), summary], args.docs)
 
@@ -215,7 +218,9 @@ def _faster(
     mine = _seconds(ours)
     limit, seconds = _number(theirs["over_limit"]), _seconds(theirs)
     if mine is None:
-        return Target(what, place, f"{factor:g}x faster", _reason(ours), None)
+        # Stopped where the other was through: slower, not unknown.
+        met = False if ours["over_limit"] and seconds is not None else None
+        return Target(what, place, f"{factor:g}x faster", _reason(ours), met)
     if limit is None and seconds is None:
         return Target(what, place, f"{factor:g}x faster", _reason(theirs), None)
     ratio = (limit if limit is not None else seconds or 0) / mine
@@ -240,10 +245,12 @@ def _no_more_memory(
     mine, other = _number(ours["peak_gigabytes"]), _number(theirs["peak_gigabytes"])
     if mine is None or other is None:
         return Target(what, place, "peak no higher", "no peak known", None)
-    measured = f"{number(mine)} against {number(other)} GB"
-    # A stopped rival's peak is a least value.
-    stopped = bool(theirs["over_limit"])
-    met = mine <= other or (None if stopped else False)
+    # A stopped program's peak is a least value.
+    least = "at least " if theirs["over_limit"] else ""
+    measured = f"{number(mine)} against {least}{number(other)} GB"
+    met = mine <= other or (None if least else False)
+    if ours["over_limit"]:
+        met = None
     return Target(what, place, "peak no higher", measured, met)
 
 

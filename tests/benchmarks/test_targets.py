@@ -40,13 +40,14 @@ def test_a_stopped_rival_gives_a_least_ratio() -> None:
     slow = cell("ours-streamed", warm_seconds=100.0, peak_gigabytes=1.0)
     speed, *_ = coupling_targets(slow, stopped)
     assert (speed.measured, speed.met) == ("at least 1.2x", None)
+    assert speed.verdict == "not decided"
 
 
 def test_ours_stopped_or_small_problems_meet_nothing() -> None:
     stopped = cell("ours-streamed", over_limit=120.0)
     rival = cell("ott-online", warm_seconds=110.0, peak_gigabytes=1.0)
     speed, *_ = coupling_targets(stopped, rival)
-    assert (speed.measured, speed.met) == ("more than 120.0 s", None)
+    assert (speed.measured, speed.met) == ("more than 120.0 s", False)
     small = [row | {"n": 2000} for row in (stopped, rival)]
     assert {target.measured for target in coupling_targets(*small)} == {"coupling.py"}
 
