@@ -10,7 +10,8 @@ the rivals get the profiles, which they would need to have computed. Finished ce
 kept in --out and not run again. A cell that would pass --cell-limit seconds is stopped
 and said so, and larger problems are not tried with that implementation.
 
-The rivals' environment:
+The default grid takes about a quarter of an hour on two CPU cores. The rivals'
+environment:
 
     python3.11 -m venv peers
     peers/bin/pip install 'jax==0.8.*' 'ott-jax==0.6.*' pot torch==2.13.0 geomloss \
@@ -62,7 +63,7 @@ class Args:
     """Other implementations; none: ours alone."""
     peer_python: Path | None = None
     """Interpreter of the rivals' environment."""
-    cell_limit: float = 120.0
+    cell_limit: float = 75.0
     """Seconds that a cell's process may take."""
     threads: int = 0
     """Cores and threads of every implementation; 0: all cores."""
