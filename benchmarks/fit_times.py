@@ -7,20 +7,24 @@ included.
 
     python benchmarks/fit_times.py --methods anchordot sotalign ridge-cca
     python benchmarks/fit_times.py --schedule short
+
+With --docs the figures are written, too, to FOLDER/fit_times.json and .md.
 """
 
 import dataclasses
 import json
-import subprocess
-import sys
 import time
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import jax
+import machine
 import numpy as np
 import tyro
+from output import number, one_sentence, table, write_markdown
+from processes import FailedError, available_cores, measure
 
-from anchordot_jax import Config
+from anchordot_jax import Config, files
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.baselines.registry import find_methods
 from anchordot_jax.comparison.memory import peak_memory
@@ -38,6 +42,10 @@ class Args:
     """Anchors."""
     dim_x: int = 384
     dim_y: int = 384
+    limit: float = 450.0
+    """Seconds after which a method is stopped."""
+    docs: Path | None = None
+    """Folder of fit_times.json and fit_times.md; None: printed only."""
     alone: bool = False
     """Time the one method in this process and print JSON."""
 
@@ -78,26 +86,54 @@ def main(args: Args) -> None:
     if args.alone:
         print(json.dumps(time_method(args)))
         return
+    threads = len(available_cores())
+    results: dict[str, Any] = {
+        "machine": machine.describe(threads),
+        "settings": {"schedule": args.schedule, "m": args.m, "n": args.n},
+        "methods": {},
+    }
     print(f"{args.schedule} schedule, pools of {args.m}, {args.n} anchors")
     print(f"{'method':28} {'seconds':>8} {'GB':>6}")
-    for method in find_methods(args.methods):
+    with one_sentence():
+        methods = find_methods(args.methods)
+    for method in methods:
         options = [
             *("--methods", method.name, "--schedule", args.schedule, "--alone"),
             *("--m", str(args.m), "--n", str(args.n)),
             *("--dim-x", str(args.dim_x), "--dim-y", str(args.dim_y)),
         ]
-        run = subprocess.run(
-            [sys.executable, __file__, *options], capture_output=True, text=True
-        )
-        if run.returncode:
-            reason = run.stderr.strip().splitlines()[-1:] or ["no output"]
-            print(f"{method.name:28} {reason[0]}")
-            continue
-        figures = json.loads(run.stdout.strip().splitlines()[-1])
-        print(
-            f"{method.name:28} {figures['seconds']:8.1f} {figures['gigabytes']:6.2f}",
-            flush=True,
-        )
+        try:
+            told = measure(
+                ["fit_times.py", *options], threads=threads, limit=args.limit
+            )
+        except FailedError as error:
+            told = {"failed": str(error)}
+        results["methods"][method.name] = told
+        print(f"{method.name:28} {' '.join(_figures(told))}", flush=True)
+    if args.docs is not None:
+        files.write_json(args.docs / "fit_times.json", results)
+        write_markdown("fit_times", page(results), args.docs)
+
+
+def page(results: dict[str, Any]) -> list[str]:
+    """Return the parts of fit_times.md."""
+    own = results["settings"]
+    rows = [(name, *_figures(told)) for name, told in results["methods"].items()]
+    return [
+        machine.sentence(results["machine"]),
+        f"One fit, compilation included, of pools of {own['m']} rows a side and "
+        f"{own['n']} anchors, {own['schedule']} schedule:",
+        table(("method", "seconds", "peak GB"), rows),
+    ]
+
+
+def _figures(told: dict[str, Any]) -> tuple[str, str]:
+    """Return the seconds and gigabytes as printed."""
+    if "failed" in told:
+        return told["failed"], "-"
+    if "over_limit" in told:
+        return f"more than {told['over_limit']:g}", "-"
+    return f"{told['seconds']:8.1f}".strip(), number(told["gigabytes"])
 
 
 if __name__ == "__main__":

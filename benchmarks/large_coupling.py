@@ -11,12 +11,15 @@ matrix product of the tile's shape.
 """
 
 import dataclasses
-import resource
+import json
 import time
 
 import jax
 import jax.numpy as jnp
 import tyro
+from flops import coupling_iteration
+from machine import matmul_rate
+from measuring import GIGA, peak_bytes, resident, start
 
 from anchordot_jax import (
     CouplingConfig,
@@ -26,8 +29,6 @@ from anchordot_jax import (
     solve_coupling,
 )
 from anchordot_jax.geometry import sampled_median_cost, tile_rows
-
-GIGA = 1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,10 @@ class Args:
     anchors: int = 100
     eta: float = 0.02
     max_iterations: int = 1000
+    check_every: int = 10
     seed: int = 0
+    json: bool = False
+    """Print one JSON object instead, for memory.py."""
 
 
 def embeddings(args: Args) -> tuple[jax.Array, ...]:
@@ -59,34 +63,40 @@ def embeddings(args: Args) -> tuple[jax.Array, ...]:
     return *anchors, draw(keys[4], args.n) @ maps[0], draw(keys[5], args.m) @ maps[1]
 
 
-def matmul_rate(rows: int, columns: int, inner: int) -> float:
-    """Return this machine's float32 operations a second for one tile's product."""
-    a = jnp.ones((rows, inner))
-    b = jnp.ones((inner, columns))
-    product = jax.jit(lambda a, b: jnp.max(a @ b))
-    product(a, b).block_until_ready()
-    start, repeats = time.perf_counter(), 10
-    for _ in range(repeats):
-        product(a, b).block_until_ready()
-    return repeats * 2 * rows * columns * inner / (time.perf_counter() - start)
-
-
 def main(args: Args) -> None:
     """Solve and print."""
+    start()
+    jax.block_until_ready(jnp.ones(1))
+    held = resident()
     anchors_x, anchors_y, pool_x, pool_y = embeddings(args)
     maps = coordinate_maps(fit_basis(anchors_x), fit_basis(anchors_y), 0.75)
     x, y = coordinates(pool_x, pool_y, maps)
     del pool_x, pool_y
     epsilon = args.eta * sampled_median_cost(x, y, key=jax.random.key(1))
-    config = CouplingConfig(cost_memory=0, max_iterations=args.max_iterations)
-    start = time.perf_counter()
+    config = CouplingConfig(
+        cost_memory=0,
+        max_iterations=args.max_iterations,
+        check_every=args.check_every,
+    )
+    clock = time.perf_counter()
     solved = solve_coupling(x, y, epsilon, config=config)
     solved.f.block_until_ready()
-    seconds = time.perf_counter() - start
-    iterations = int(solved.n_iterations)
-    flops = 4 * args.n * args.m * x.shape[1]
-    rate = matmul_rate(tile_rows(args.m), args.m, x.shape[1])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    seconds = time.perf_counter() - clock
+    # A plain iteration comes before the counted ones.
+    iterations = int(solved.n_iterations) + 1
+    peak = peak_bytes()
+    if args.json:
+        told = {
+            "r": x.shape[1],
+            "iterations": iterations,
+            "seconds": seconds,
+            "start_gigabytes": held / GIGA,
+            "peak_gigabytes": peak / GIGA,
+        }
+        print(json.dumps(told))
+        return
+    flops = coupling_iteration(args.n, args.m, x.shape[1])
+    rate = matmul_rate(tile_rows(args.m), x.shape[1], args.m)
     print(f"pools {args.n} x {args.m}, r = {x.shape[1]}, {jax.devices()[0]}")
     print(
         f"{iterations} iterations, marginal error {float(solved.marginal_error):.1e}, "

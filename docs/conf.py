@@ -21,7 +21,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "jupyter_execute"]
+# What the benchmarks write is included by docs/benchmarks.md.
+exclude_patterns = ["_build", "jupyter_execute", "benchmarks"]
 
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 3

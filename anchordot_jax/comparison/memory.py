@@ -29,7 +29,7 @@ def peak_memory() -> Iterator[Peak]:
     peak = Peak()
     peak.since_start = not _forget_peak()
     yield peak
-    peak.bytes = _peak_bytes()
+    peak.bytes = peak_bytes()
 
 
 def _forget_peak() -> bool:
@@ -40,7 +40,8 @@ def _forget_peak() -> bool:
     return STATUS.is_file()
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """Return the most resident memory since the process began, or since it forgot."""
     if STATUS.is_file():
         found = re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text(encoding="ascii"))
         if found:

@@ -1,0 +1,290 @@
+"""Times against the floors set by arithmetic and memory traffic on this machine.
+
+    python benchmarks/floors.py --data-folder ../shared/data --out runs/benchmark
+
+The rates are measured in the same process: a float32 product of the streamed tile's
+shape, one of the students' largest, and reading as many bytes as a stored cost. About
+three minutes on two CPU cores.
+"""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import machine
+import numpy as np
+import tyro
+from flops import coupling_iteration, distillation_step
+from output import DOCS, number, one_sentence, table, write_markdown
+from problem import ETA, Problem, draw, gamma_of, parse_size
+from processes import available_cores
+
+from anchordot_jax import (
+    Config,
+    Coupling,
+    CouplingConfig,
+    DistillationConfig,
+    InputError,
+    coordinate_maps,
+    coordinates,
+    files,
+    fit_basis,
+    solve_coupling,
+)
+from anchordot_jax import distillation as dist
+from anchordot_jax.geometry import sampled_median_cost, tile_rows
+from anchordot_jax.selection import select
+
+# No error is that small, so that all iterations are made.
+NEVER = 1e-30
+ITERATIONS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Args:
+    """What to time."""
+
+    data_folder: Path
+    """Where the data sets' files lie."""
+    data: str = "flickr8k"
+    size: str = "3600"
+    """Rows of both pools."""
+    anchors: tuple[int, int] = (500, 5000)
+    """Numbers of anchors that the coupling's growth is taken from; the first one holds
+    for all else."""
+    dim: int = 1024
+    """Dimension of the shared space."""
+    epochs: int = 200
+    """Epochs of the distillation that the selection is compared with."""
+    timed_epochs: int = 3
+    """Epochs timed; the others take as long."""
+    docs: Path = DOCS
+    """Folder of the results."""
+
+
+def main(args: Args) -> None:
+    """Time everything, and write floors.json and floors.md."""
+    with one_sentence():
+        if args.timed_epochs < 1 or args.epochs < 1:
+            raise InputError("--epochs and --timed-epochs must be at least 1.")
+        about = machine.describe(len(available_cores()))
+        few, many = (prepare(args, count) for count in args.anchors)
+        results = {
+            "machine": about,
+            "settings": {
+                "data": args.data,
+                "size": args.size,
+                "anchors": list(args.anchors),
+                "r": few.x.shape[1],
+                "epochs": args.epochs,
+            },
+            **coupling_floors(few),
+            "growth": growth(few, many),
+            **student_floors(few, args),
+        }
+        files.write_json(args.docs / "floors.json", results)
+        write_markdown("floors", page(results), args.docs)
+
+
+class Timed(NamedTuple):
+    """One problem and its coordinates."""
+
+    problem: Problem
+    x: jax.Array
+    y: jax.Array
+    epsilon: jax.Array
+
+    @property
+    def cost_bytes(self) -> int:
+        """Bytes of the whole cost."""
+        return 4 * len(self.x) * len(self.y)
+
+
+def prepare(args: Args, anchors: int) -> Timed:
+    """Return one problem with its coordinates and epsilon."""
+    problem = draw(args.data, args.data_folder, parse_size(args.size), anchors)
+    bases = fit_basis(problem.anchors_x), fit_basis(problem.anchors_y)
+    maps = coordinate_maps(*bases, gamma_of(args.data))
+    x, y = coordinates(problem.pool_x, problem.pool_y, maps)
+    median = sampled_median_cost(x, y, key=jax.random.key(0))
+    return Timed(problem, x, y, ETA * median)
+
+
+def solve(timed: Timed, **settings: Any) -> Coupling:
+    """Return the coupling by some settings, once it is there."""
+    config = CouplingConfig(**settings)
+    solved = solve_coupling(timed.x, timed.y, timed.epsilon, config=config)
+    return jax.block_until_ready(solved)
+
+
+def coupling_floors(timed: Timed) -> dict[str, Any]:
+    """Return both forms' seconds an iteration beside their floors."""
+    n, (m, r) = len(timed.x), timed.y.shape
+    tile = tile_rows(m), r, m
+    # Before and after what they are the floor of: the better ones count.
+    rates = [machine.matmul_rate(*tile)]
+    reads = [machine.read_rate(n, m)]
+    each = {}
+    for name, memory in (("streamed", 0), ("cached", timed.cost_bytes)):
+        own = {"tolerance": NEVER, "max_iterations": ITERATIONS, "cost_memory": memory}
+        seconds = machine.seconds_of(lambda own=own: solve(timed, **own), repeats=3)
+        # A plain iteration comes before the counted ones.
+        each[name] = seconds / (ITERATIONS + 1)
+    rate = max(*rates, machine.matmul_rate(*tile))
+    read = max(*reads, machine.read_rate(n, m))
+    floors = {
+        "streamed": coupling_iteration(n, m, r) / rate,
+        "cached": 2 * timed.cost_bytes / read,
+    }
+    forms = {
+        name: {"seconds": each[name], "floor": floor} for name, floor in floors.items()
+    }
+    return {"tile_rate": rate, "read_rate": read, **forms}
+
+
+def growth(few: Timed, many: Timed) -> dict[str, Any]:
+    """Return the seconds of whole solves with few and with many anchors."""
+    grown: dict[str, Any] = {}
+    for name, memory in (("streamed", 0), ("cached", few.cost_bytes)):
+        own = []
+        for timed in (few, many):
+            seconds = machine.seconds_of(
+                lambda timed=timed, memory=memory: solve(timed, cost_memory=memory),
+                repeats=3,
+            )
+            solved = solve(timed, cost_memory=memory)
+            own.append({"seconds": seconds, "iterations": int(solved.n_iterations) + 1})
+        grown[name] = own
+    return grown
+
+
+def student_floors(timed: Timed, args: Args) -> dict[str, Any]:
+    """Return the distillation's rate, and the selection's time beside its time."""
+    problem = timed.problem
+    solved = solve(timed)
+    config = DistillationConfig(dim=args.dim, epochs=args.epochs)
+    pools = dist.Pools(
+        *(jax.device_put(pool) for pool in (problem.pool_x, problem.pool_y)),
+        *(timed.x, timed.y, solved.f, solved.g, solved.epsilon),
+    )
+    anchors = dist.Anchors(
+        *(jax.device_put(side) for side in (problem.anchors_x, problem.anchors_y))
+    )
+    chunks = dist.plan_chunks(
+        len(pools.x), len(pools.y), len(anchors.x), config.chunk_size
+    )
+    seconds = []
+    state = dist.init_training(
+        pools.x.shape[1],
+        pools.y.shape[1],
+        config,
+        total_steps=config.epochs * chunks.steps,
+        key=jax.random.key(0),
+    )
+    for _ in range(1 + args.timed_epochs):
+        clock = time.perf_counter()
+        state, metrics = dist.train_epoch(
+            state, pools, anchors, config=config, chunks=chunks, key=jax.random.key(1)
+        )
+        jax.block_until_ready(metrics)
+        seconds.append(time.perf_counter() - clock)
+    columns = pools.x.shape[1] + 1, pools.y.shape[1] + 1
+    work = chunks.pool_steps * distillation_step(
+        chunks.size_x, chunks.size_y, *columns, config.dim, timed.x.shape[1]
+    )
+    work += chunks.anchor_steps * distillation_step(
+        chunks.anchor_size, chunks.anchor_size, *columns, config.dim, 0
+    )
+    shape = chunks.size_x, max(columns), config.dim
+    epoch = float(np.min(seconds[1:]))
+    clock = time.perf_counter()
+    chosen = select(
+        *(problem.anchors_x, problem.anchors_y, problem.pool_x, problem.pool_y),
+        Config(),
+        key=jax.random.key(2),
+    )
+    return {
+        "epoch": {
+            "seconds": epoch,
+            "steps": chunks.steps,
+            "flops": work,
+            "rate": work / epoch,
+            "matmul_shape": list(shape),
+            "matmul_rate": machine.matmul_rate(*shape),
+        },
+        "selection": {
+            "seconds": time.perf_counter() - clock,
+            "candidates": len(chosen.curve),
+            "distillation_seconds": seconds[0] + (args.epochs - 1) * epoch,
+        },
+    }
+
+
+def page(results: dict[str, Any]) -> list[str]:
+    """Return the parts of floors.md."""
+    own, epoch, chosen = results["settings"], results["epoch"], results["selection"]
+    streamed, cached = results["streamed"], results["cached"]
+    rows = [
+        _against(
+            "streamed coupling, an iteration",
+            f"{streamed['seconds']:.4f} s",
+            f"4 n m r flop at {results['tile_rate'] / 1e9:.1f} GFLOP/s, the tile's "
+            f"product: {streamed['floor']:.4f} s",
+            streamed["seconds"] / streamed["floor"],
+        ),
+        _against(
+            "cached coupling, an iteration",
+            f"{cached['seconds']:.4f} s",
+            f"the cost read twice at {results['read_rate'] / 1e9:.1f} GB/s: "
+            f"{cached['floor']:.4f} s",
+            cached["seconds"] / cached["floor"],
+        ),
+        _against(
+            "distillation, an epoch",
+            f"{epoch['rate'] / 1e9:.1f} GFLOP/s",
+            f"{epoch['matmul_rate'] / 1e9:.1f} GFLOP/s, a product of shape "
+            f"{' x '.join(map(str, epoch['matmul_shape']))}",
+            epoch["rate"] / epoch["matmul_rate"],
+        ),
+        _against(
+            f"selection, {chosen['candidates']} candidates",
+            f"{chosen['seconds']:.1f} s",
+            f"one distillation of {own['epochs']} epochs: "
+            f"{chosen['distillation_seconds']:.1f} s",
+            chosen["seconds"] / chosen["distillation_seconds"],
+        ),
+    ]
+    counts = own["anchors"]
+    for name, (few, many) in results["growth"].items():
+        rows.append(
+            _against(
+                f"{name} coupling, N = {counts[1]}",
+                f"{many['seconds']:.3f} s, {many['iterations']} iterations",
+                f"N = {counts[0]}: {few['seconds']:.3f} s, {few['iterations']} "
+                "iterations",
+                many["seconds"] / few["seconds"],
+            )
+        )
+    return [
+        machine.sentence(results["machine"]),
+        f"{own['data']}, pools of {own['size']}, N = {counts[0]}, r = {own['r']}:",
+        table(("what", "measured", "against", "ratio"), rows),
+        "An iteration is a whole solve of a given number of iterations, divided by "
+        "it: computing the cost where it is stored, the exponentials and the looks at "
+        "the error are in it. The distillation's operations are those of the matrix "
+        "products that an epoch needs by the shorter contraction of `affinity.py` "
+        "(benchmarks/flops.py), softmaxes and Adam uncounted. The distillation is "
+        f"{epoch['steps']} steps an epoch, its first epoch with compilation and the "
+        "others at the seconds of the fastest timed one; the selection's seconds hold "
+        "its compilation.",
+    ]
+
+
+def _against(what: str, measured: str, floor: str, ratio: float) -> tuple[str, ...]:
+    return what, measured, floor, number(ratio)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
