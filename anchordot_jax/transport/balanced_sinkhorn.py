@@ -3,8 +3,8 @@
     min_pi  <C, pi> - epsilon H(pi)   with   pi 1 = a, pi^T 1 = b   (Eq. 7)
 
 Every few iterations the loop looks at the column error, which the iterations leave
-behind without a pass of its own, and takes the plain iterations, which always converge,
-for the rest of the solve if the faster ones make it grow.
+behind without a pass of its own. If the faster iterations make it grow, the last block
+of them is thrown away, and plain ones, which always converge, take over.
 """
 
 from collections.abc import Callable
@@ -130,16 +130,18 @@ def iterate(
             )
         good = error < GROWTH * loop.error
         plain = (loop.omega == 1.0) & ~loop.accelerated
+        # Plain iterations go on from where the faster ones were still on the way.
+        kept = finite & (good | plain)
         return _Loop(
             iterate=jax.tree.map(
-                lambda after, before: jnp.where(finite, after, before),
+                lambda after, before: jnp.where(kept, after, before),
                 new,
                 loop.iterate,
             ),
             history=history,
             omega=jnp.where(good, loop.omega, 1.0),
             accelerated=loop.accelerated & good,
-            error=jnp.where(finite, error, loop.error),
+            error=jnp.where(kept, error, loop.error),
             checks=loop.checks + 1,
             diverged=~finite & plain,
             errors=loop.errors.at[loop.checks].set(error),
