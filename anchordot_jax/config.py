@@ -50,8 +50,19 @@ class CouplingConfig:
     check_every: int = 10
     """Sinkhorn iterations between two looks at the marginal error."""
     cost_memory: int | None = None
-    """Bytes the cost matrix may take. Above it the cost is recomputed tile by tile
-    and never stored. None: 1 GiB on a CPU, 0 on accelerators."""
+    """Bytes the stored cost may take; the plan made of it takes as many. Rows of the
+    cost that do not fit are recomputed tile by tile and never stored. None: 1 GiB on a
+    CPU, 0 on accelerators."""
+    anderson: int | None = None
+    """Iterations that Anderson acceleration extrapolates from, in the place of
+    over-relaxation, which must be 1 then. None: no such acceleration."""
+    warm_start: Literal["epsilon", "subsample"] | None = None
+    """Potentials to start from. epsilon: of larger regularisations. subsample: of a
+    quarter of both pools, extended to all rows; on one device. None: zeros, which is as
+    fast at the usual eta of 0.02; at a smaller one subsample can be faster."""
+    kernel: Literal["pallas"] | None = None
+    """pallas: a kernel of our own for the tiles of a streamed cost; tested, but timed
+    on no accelerator, and interpreted, slowly, on a CPU. None: XLA's."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -63,6 +74,21 @@ class CouplingConfig:
         check_setting(ok, "coupling.overrelaxation", "in [1, 2)", self.overrelaxation)
         if self.cost_memory is not None:
             _check_count("coupling.cost_memory", self.cost_memory, 0)
+        starts, kernels = (None, "epsilon", "subsample"), (None, "pallas")
+        what = "None, 'epsilon' or 'subsample'"
+        known = self.warm_start in starts
+        check_setting(known, "coupling.warm_start", what, self.warm_start)
+        what = "None or 'pallas'"
+        check_setting(self.kernel in kernels, "coupling.kernel", what, self.kernel)
+        if self.anderson is None:
+            return
+        _check_count("coupling.anderson", self.anderson, 2)
+        if self.overrelaxation != 1:
+            raise InputError(
+                f"coupling.anderson {self.anderson} takes the place of "
+                f"over-relaxation; set coupling.overrelaxation to 1, got "
+                f"{self.overrelaxation!r}."
+            )
 
 
 PARTS = {

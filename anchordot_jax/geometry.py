@@ -2,7 +2,7 @@
 
 C_ij = 1 - x_i . y_j, where x and y are the coordinates of `profiles.coordinates`, so
 that C is one minus the cosine of the anchor profiles (Eq. 6). The geometry knows how
-to apply exp(-C/epsilon) in the log domain; the Sinkhorn iterations are OTT's.
+to apply exp(-C/epsilon) in the log domain, which is all that Sinkhorn asks of it.
 """
 
 import functools
@@ -10,15 +10,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 from ott.geometry import costs, pointcloud
 from ott.geometry import geometry as ott_geometry
 
 from anchordot_jax.arrays import AnyArray
+from anchordot_jax.median import median as median
 from anchordot_jax.parallel.exchange import take_rows
 from anchordot_jax.parallel.ring import ring_log_sum
+from anchordot_jax.tiles import tile_rows as tile_rows
 
 HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -63,6 +64,8 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         cost: the whole cost `[n, m]`, where there is memory for it; then it is read
             instead of recomputed.
         mesh: the devices that x and y are spread over, by rows (`mesh.shard_rows`).
+        kernel: "pallas": `pallas_log_sum` computes the tiles, which are its own then;
+            None: XLA does. Signed weights are XLA's.
     """
 
     def __init__(
@@ -74,9 +77,11 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         tile: int | None = None,
         cost: Float[AnyArray, "n m"] | None = None,
         mesh: Mesh | None = None,
+        kernel: str | None = None,
     ) -> None:
         super().__init__(x, y, cost_fn=OneMinusDot(), epsilon=epsilon)
         self._tile = tile
+        self._kernel = kernel
         self._mesh = mesh
         self._cost = None if cost is None else jnp.asarray(cost)
 
@@ -107,11 +112,23 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
 
     def _stream(
         self, h: Array, eps: Array, axis: int, vec: Array | None
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Array | None]:
         rows, others = (self.x, self.y) if axis == 1 else (self.y, self.x)
         tile = self._tile or tile_rows(len(others))
+        if vec is None:
+            return eps * self._log_sum(rows, others, h, eps, tile), None
         log_sum, sign = _tiled_log_sum(rows, others, h, eps, vec, tile=tile)
         return eps * log_sum, sign
+
+    def _log_sum(
+        self, rows: Array, others: Array, h: Array, eps: Array, tile: int
+    ) -> Array:
+        if self._kernel == "pallas":
+            # An experimental part of JAX, which nothing else should depend on.
+            from anchordot_jax.transport import pallas_log_sum
+
+            return pallas_log_sum.log_sum(rows, others, h, eps)
+        return _tiled_log_sum(rows, others, h, eps, None, tile=tile)[0]
 
     def _around_the_ring(
         self, rows: Array, others: Array, h: Array, eps: Array, mesh: Mesh
@@ -119,14 +136,15 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         tile = self._tile or tile_rows(len(others) // mesh.size)
 
         def log_sum(rows: Array, others: Array, h: Array) -> Array:
-            return _tiled_log_sum(rows, others, h, eps, None, tile=tile)[0]
+            return self._log_sum(rows, others, h, eps, tile)
 
         return eps * ring_log_sum(log_sum, rows, others, h, mesh=mesh)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arrays and the static settings."""
         arrays = (self.x, self.y, self._epsilon_init, self._cost)
-        return arrays, {"tile": self._tile, "mesh": self._mesh}
+        static = {"tile": self._tile, "mesh": self._mesh, "kernel": self._kernel}
+        return arrays, static
 
     @classmethod
     def tree_unflatten(
@@ -212,17 +230,6 @@ def _read_cost(cost: Array, h: Array, own: Array, eps: Array, axis: int) -> Arra
     return result
 
 
-def tile_rows(n_columns: int, *, backend: str | None = None) -> int:
-    """Return how many rows of the cost to hold at once.
-
-    A CPU's tile stays near its caches (8 MiB), an accelerator's is large enough to
-    keep it busy (128 MiB); at least 64 rows keep the matrix product efficient.
-    """
-    on_cpu = (backend or jax.default_backend()) == "cpu"
-    tile_bytes = (8 << 20) if on_cpu else (128 << 20)
-    return max(64, min(2048, tile_bytes // (4 * n_columns)))
-
-
 @functools.partial(jax.jit, static_argnames=("counts", "mesh"))
 def sampled_median_cost(
     x: Float[AnyArray, "n r"],
@@ -269,35 +276,3 @@ def _taken(
         return x[rows], y[columns]
     some_x, some_y = take_rows(x, rows, y, columns, mesh=mesh)
     return some_x, some_y
-
-
-def median(values: Float[AnyArray, "..."]) -> Float[Array, ""]:
-    """Return the median, as `jnp.median` does, by counting instead of sorting.
-
-    The bits of a float32, read as an integer, have the floats' order. 32 counts of the
-    entries below a pivot find the integer of the middle one, bit by bit, some twenty
-    times sooner on a CPU than a sort. NaN if any entry is.
-    """
-    flat = jnp.ravel(jnp.asarray(values, jnp.float32))
-    bits = jax.lax.bitcast_convert_type(flat, jnp.int32)
-    # Negative floats have the reverse order of their bits.
-    order = jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    rank = (flat.size - 1) // 2
-
-    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bounds
-        middle = (low & high) + ((low ^ high) >> 1)
-        enough = jnp.sum(order <= middle) > rank
-        return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
-
-    ends = np.iinfo(np.int32)
-    bounds = (jnp.asarray(ends.min, jnp.int32), jnp.asarray(ends.max, jnp.int32))
-    found, _ = jax.lax.fori_loop(0, 32, halve, bounds)
-    lower = jax.lax.bitcast_convert_type(
-        jnp.where(found < 0, found ^ 0x7FFFFFFF, found), jnp.float32
-    )
-    # Of an even number the two middle ones are averaged.
-    above = jnp.min(flat, where=order > found, initial=jnp.inf)
-    alone = (flat.size % 2 == 1) | (jnp.sum(order <= found) > rank + 1)
-    middle = jnp.where(alone, lower, (lower + above) / 2)
-    return jnp.where(jnp.any(jnp.isnan(flat)), jnp.nan, middle)

@@ -33,9 +33,12 @@ OTHER = {
     CouplingConfig: {
         "tolerance": 1e-3,
         "max_iterations": 50,
-        "overrelaxation": 1.2,
+        "overrelaxation": 1.0,
         "check_every": 5,
         "cost_memory": 0,
+        "anderson": 4,
+        "warm_start": "epsilon",
+        "kernel": "pallas",
     },
     DistillationConfig: {
         "dim": 64,
@@ -95,12 +98,16 @@ def all_other():
 
 
 def one_other():
-    """Yield the name of each field and a config that differs in it alone."""
+    """Yield the name of each field and a config that differs in it alone.
+
+    But Anderson's acceleration, which goes with an omega of 1 only.
+    """
     for name, value in OTHER[Config].items():
         yield name, Config(**{name: value})
     for part, cls in PARTS.items():
         for name, value in OTHER[cls].items():
-            yield f"{part}.{name}", Config(**{part: cls(**{name: value})})
+            with_it = {"overrelaxation": 1.0} if name == "anderson" else {}
+            yield f"{part}.{name}", Config(**{part: cls(**{name: value}, **with_it)})
 
 
 def test_defaults_are_the_published_settings():
@@ -172,6 +179,9 @@ NAN, INF = math.nan, math.inf
         (CouplingConfig, "overrelaxation", 0.9, r"in \[1, 2\), got 0.9"),
         (CouplingConfig, "overrelaxation", 2.0, r"in \[1, 2\), got 2.0"),
         (CouplingConfig, "cost_memory", -1, "a whole number >= 0, got -1"),
+        (CouplingConfig, "anderson", 1, "a whole number >= 2, got 1"),
+        (CouplingConfig, "warm_start", "zeros", "'epsilon' or 'subsample', got 'zer"),
+        (CouplingConfig, "kernel", "triton", "None or 'pallas', got 'triton'"),
         (DistillationConfig, "dim", 0, "a whole number >= 1, got 0"),
         (DistillationConfig, "epochs", 0, "a whole number >= 1, got 0"),
         (DistillationConfig, "chunk_size", 1, "a whole number >= 2, got 1"),
@@ -257,6 +267,16 @@ def test_ends_of_ranges_are_accepted(cls, name, values):
         assert getattr(cls(**{name: value}), name) == value
 
 
+def test_one_acceleration_at_a_time():
+    """Anderson's takes the place of over-relaxation, whose default must be given up."""
+    message = (
+        r"^coupling.anderson 5 takes .*; set coupling.overrelaxation to 1, got 1.5"
+    )
+    with pytest.raises(InputError, match=message):
+        CouplingConfig(anderson=5)
+    assert CouplingConfig(anderson=5, overrelaxation=1).anderson == 5
+
+
 def test_no_rho_has_one_value():
     """Inf is the balanced problem, as None is: equal fits have equal digests."""
     assert Config(rho=INF) == Config(rho=None) == Config()
@@ -305,7 +325,7 @@ def test_from_dict_leaves_its_argument():
         ),
         (
             {"coupling": {"omega": 1}},
-            r"^Unknown setting coupling\.omega; known are: check_every, cost_memory",
+            r"^Unknown setting coupling\.omega; known are: anderson, check_every, ",
         ),
         ({"distillation": {"dim": 0}}, r"^distillation\.dim must be a whole number"),
         ({"eta": "small"}, "^eta must be a number"),

@@ -24,7 +24,14 @@ from anchordot_jax.coupling import (
     solve_cost,
     solve_coupling,
 )
-from anchordot_jax.transport.sinkhorn_blocks import kernel_iterations, log_iterations
+from anchordot_jax.transport import coupling_solve
+from anchordot_jax.transport.half_steps import by_products, costs
+from anchordot_jax.transport.sinkhorn_blocks import (
+    Marginals,
+    column_error,
+    first_iterate,
+    relaxed_iterations,
+)
 
 N, M, R = 53, 37, 6
 EPSILON = 0.05
@@ -260,34 +267,67 @@ def test_tiny_epsilon_stays_finite(config):
     assert 1e-4 < float(solved.marginal_error) < 2
 
 
-@pytest.mark.parametrize("safe", [True, False])
-def test_products_or_logarithms(safe, monkeypatch):
-    """Iterations by products with the plan are those in the log domain.
+@functools.partial(jax.jit, static_argnames=("stored", "count"))
+def seven_iterations(x, y, marginals, omega, *, stored, count=7):
+    """Return the iterate after some iterations by products, or by logarithms."""
+    cost = costs(x, y, marginals.epsilon, stored=stored)
+    start = first_iterate(
+        cost.logarithms, marginals, jnp.zeros(len(x)), jnp.zeros(len(y))
+    )
+    half_steps = cost.logarithms
+    if cost.stored is not None:
+        half_steps = by_products(cost.stored, marginals.epsilon, start.f, start.g)
+    end, _ = relaxed_iterations(
+        half_steps,
+        marginals,
+        start,
+        None,
+        omega=omega,
+        accelerated=jnp.asarray(False),
+        count=count,
+    )
+    return end, column_error(marginals, end)
 
-    Where the plan's sums leave float32's range (here: the allowed range is empty), the
-    log domain takes over by itself.
-    """
-    if not safe:
-        monkeypatch.setattr(geometry, "SAFE_SUM", (1e30, 1e-30))
+
+@pytest.mark.parametrize("stored", [N, 20, 1])
+def test_products_are_the_logarithms(stored):
+    """Iterations by products with the plan, or with a part of it, are the same ones."""
     x, y = pools()
     a, b = (np.asarray(side, np.float32) for side in marginals())
-    a[2] = 0.0
-    x, y, epsilon = jnp.asarray(x), jnp.asarray(y), jnp.asarray(0.02, jnp.float32)
-    cost = geometry.cost_block(x, y)
-    geom = geometry.ProfileGeometry(x, y, epsilon=epsilon, cost=cost)
-    problem = linear_problem.LinearProblem(geom, a=jnp.asarray(a), b=jnp.asarray(b))
+    a[2], b[[0, 30]] = 0.0, 0.0
+    given = Marginals(jnp.asarray(a), jnp.asarray(b), jnp.asarray(0.02, jnp.float32))
     omega = jnp.asarray(1.3, jnp.float32)
-    f, g = jnp.zeros(N), jnp.zeros(M)
     with jax.numpy_rank_promotion("allow"):
-        f, g, _ = log_iterations(problem, f, g, omega=omega, count=1)
-        start = {"omega": omega, "count": 7}
-        found = kernel_iterations(problem, cost, f, g, **start)
-        expected = log_iterations(problem, f, g, **start)
-    assert np.isneginf(found[0][2])
-    for one, other in zip(found[:2], expected[:2], strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-6)
-    np.testing.assert_allclose(found[2], expected[2], rtol=1e-3)
-    assert float(found[2]) > 1e-4
+        found, error = seven_iterations(x, y, given, omega, stored=stored)
+        expected, exact = seven_iterations(x, y, given, omega, stored=0)
+    assert np.isneginf(found.f[2])
+    assert np.isneginf(found.g[30])
+    for one, other in zip(found, expected, strict=True):
+        known = np.isfinite(one)
+        assert known.sum() >= len(one) - 2
+        weighted = np.asarray(a if len(one) == N else b) > 0
+        np.testing.assert_allclose(one[weighted], other[weighted], atol=2e-6)
+    np.testing.assert_allclose(error, exact, rtol=1e-3)
+    assert float(error) > 1e-4
+
+
+def test_logarithms_take_over_out_of_range(monkeypatch):
+    """Where the plan's sums leave float32's range (here: none is allowed) all is well.
+
+    The products are then never read: they are made to be wrong.
+    """
+    monkeypatch.setattr(geometry, "SAFE_SUM", (1e30, 1e-30))
+    monkeypatch.setattr(geometry.KernelGeometry, "apply_kernel", wrong_product)
+    x, y = pools(N + 1, M + 1)
+    stored, streamed = (
+        solve_coupling(x, y, EPSILON, config=config) for config in (TIGHT, STREAMED)
+    )
+    assert bool(stored.converged)
+    assert_same_potentials((stored.f, stored.g), (streamed.f, streamed.g), EPSILON)
+
+
+def wrong_product(self, vec, eps=None, axis=0):
+    return jnp.full(self.kernel_matrix.shape[1 - axis], 3.0)
 
 
 def test_not_a_number_is_never_converged():
@@ -421,10 +461,10 @@ def test_one_compilation_for_all_settings():
     x, y = pools()
     a, b = marginals()
     first = solve_coupling(x, y, 0.1, config=CouplingConfig())
-    before = coupling._solve._cache_size()
+    before = coupling_solve._solve._cache_size()
     config = CouplingConfig(tolerance=1e-3, overrelaxation=1.2)
     solve_coupling(x, y, 0.07, a=a, b=b, init=(first.f, first.g), config=config)
-    assert coupling._solve._cache_size() == before
+    assert coupling_solve._solve._cache_size() == before
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 0.05, 0.02])

@@ -247,16 +247,3 @@ def test_kernel_products_are_those_of_the_matrix():
         columns = geom.apply_kernel(jnp.asarray(u), eps, axis=0)
         np.testing.assert_allclose(rows, kernel @ v, rtol=1e-6)
         np.testing.assert_allclose(columns, u @ kernel, rtol=1e-6)
-
-
-@given(n_columns=st.integers(1, 10_000_000), backend=st.sampled_from(["cpu", "gpu"]))
-def test_tile_stays_in_its_memory(n_columns, backend):
-    """A tile has 64 to 2048 rows, and fits its memory unless it has only 64."""
-    rows = geometry.tile_rows(n_columns, backend=backend)
-    limit = (8 << 20) if backend == "cpu" else (128 << 20)
-    assert 64 <= rows <= 2048
-    assert rows == 64 or 4 * rows * n_columns <= limit
-    assert rows == 2048 or 4 * (rows + 1) * n_columns > limit
-    assert geometry.tile_rows(n_columns) == geometry.tile_rows(
-        n_columns, backend=jax.default_backend()
-    )

@@ -6,15 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ott.problems.linear import linear_problem
 
 import reference
 import unbalanced_reference
 from anchordot_jax import coupling, profiles, row_masses
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.coupling import solve_cost, solve_coupling
-from anchordot_jax.transport.sinkhorn_blocks import Soft
-from anchordot_jax.transport.unbalanced_geometry import SoftProfileGeometry
+from anchordot_jax.transport import coupling_solve
+from anchordot_jax.transport.sinkhorn_blocks import Marginals, Soft
 from anchordot_jax.transport.unbalanced_sinkhorn import _log_total, _shift
 
 N, M, N_ANCHORS, GAMMA, EPSILON = 31, 23, 14, 0.75, 0.05
@@ -196,18 +195,14 @@ def test_the_total_of_the_masses_keeps_its_digits(rho: float) -> None:
 @pytest.mark.parametrize("rhos", [(0.5, 0.5), (40.0, 3.0), (2000.0, math.inf)])
 def test_the_shared_constant_is_the_duals_best(rhos: tuple[float, float]) -> None:
     """After the shift both sides' potentials stand for the same mass."""
-    x, y, _ = pools()
     a, b = marginals()
     random = np.random.default_rng(1)
     f, g = random.uniform(-0.5, 1, N), random.uniform(-0.5, 1, M)
     numbers = (a, b, f, g, EPSILON, *rhos)
     a_, b_, f_, g_, epsilon, *both = (jnp.asarray(v, jnp.float32) for v in numbers)
     soft = Soft.of(epsilon, *both)
-    geom = SoftProfileGeometry(
-        x, y, epsilon=epsilon, tau_x=soft.tau_x, tau_y=soft.tau_y
-    )
-    problem = linear_problem.LinearProblem(geom, a=a_, b=b_)
-    moved_f, moved_g = _shift(problem, soft, f_, g_, least=jnp.asarray(1e-6))
+    marginals_ = Marginals(a_, b_, epsilon)
+    moved_f, moved_g = _shift(marginals_, soft, f_, g_, least=jnp.asarray(1e-6))
     np.testing.assert_allclose(moved_f - f_, -(moved_g - g_)[0], rtol=1e-4)
 
     def log_total(weights: np.ndarray, potential: jax.Array, rho: float) -> float:
@@ -223,6 +218,6 @@ def test_another_rho_compiles_nothing() -> None:
     """Rho is a number of the program, not a part of it."""
     x, y, _ = pools()
     solve_coupling(x, y, EPSILON, rho=0.4, config=STORED)
-    before = coupling._solve_soft._cache_size()
+    before = coupling_solve._solve_soft._cache_size()
     solve_coupling(x, y, 0.06, rho=0.7, config=STORED)
-    assert coupling._solve_soft._cache_size() == before
+    assert coupling_solve._solve_soft._cache_size() == before

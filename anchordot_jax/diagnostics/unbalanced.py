@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from anchordot_jax import coupling, geometry
+from anchordot_jax import coupling
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.diagnostics.settings import UnbalancedConfig
+from anchordot_jax.transport.half_steps import costs, stored_rows
 from anchordot_jax.transport.unbalanced_sinkhorn import Given, Unbalanced, iterate
 
 
@@ -29,8 +30,8 @@ def solve_unbalanced(
 ) -> Unbalanced:
     """Return the potentials of the unbalanced optimum for unit rows x and y.
 
-    By products with the stored plan where `config.cost_memory` admits n x m, else tile
-    by tile.
+    By products with the stored plan as far as `config.cost_memory` admits, tile by tile
+    for the other rows.
 
     Args:
         x: unit rows of one side.
@@ -44,9 +45,11 @@ def solve_unbalanced(
     # OTT broadcasts between ranks on purpose.
     with jax.numpy_rank_promotion("allow"):
         solved: Unbalanced = _solve(
-            _given(x, y, a, b, config),
+            jnp.asarray(x, jnp.float32),
+            jnp.asarray(y, jnp.float32),
+            _given(len(x), len(y), a, b, config),
             check_every=config.check_every,
-            stored=4 * len(x) * len(y) <= memory,
+            stored=stored_rows(len(x), len(y), memory),
         )
     return solved
 
@@ -74,7 +77,9 @@ def solve_many(
     config = config or UnbalancedConfig()
     with jax.numpy_rank_promotion("allow"):
         solved: Unbalanced = _solve_mapped(
-            _given(x, y, None, None, config),
+            jnp.asarray(x, jnp.float32),
+            jnp.asarray(y, jnp.float32),
+            _given(len(x), len(y), None, None, config),
             jnp.asarray(epsilons, jnp.float32),
             jnp.asarray(rhos, jnp.float32),
             check_every=config.check_every,
@@ -83,36 +88,42 @@ def solve_many(
 
 
 def _given(
-    x: AnyArray,
-    y: AnyArray,
+    n: int,
+    m: int,
     a: AnyArray | None,
     b: AnyArray | None,
     config: UnbalancedConfig,
 ) -> Given:
     """Return the problem as float32 arrays, so that no value of it is compiled in."""
-    n, m = len(x), len(y)
     a = np.full(n, 1 / n) if a is None else a
     b = np.full(m, 1 / m) if b is None else b
-    numbers = (*(x, y, a, b), config.epsilon, *config.rhos, config.threshold)
+    numbers = (a, b, config.epsilon, *config.rhos, config.threshold)
     arrays = [jnp.asarray(number, jnp.float32) for number in numbers]
     checks = max(1, config.max_iterations // config.check_every)
     return Given._make([*arrays, jnp.asarray(checks, jnp.int32)])
 
 
 @functools.partial(jax.jit, static_argnames=("check_every", "stored"))
-def _solve(given: Given, *, check_every: int, stored: bool) -> Unbalanced:
-    cost = geometry.cost_block(given.x, given.y) if stored else None
+def _solve(
+    x: Array, y: Array, given: Given, *, check_every: int, stored: int
+) -> Unbalanced:
+    cost = costs(x, y, given.epsilon, stored=stored)
     return iterate(given, cost, check_every=check_every)
 
 
 @functools.partial(jax.jit, static_argnames="check_every")
 def _solve_mapped(
-    given: Given, epsilons: Array, rhos: Array, *, check_every: int
+    x: Array,
+    y: Array,
+    given: Given,
+    epsilons: Array,
+    rhos: Array,
+    *,
+    check_every: int,
 ) -> Unbalanced:
-    cost = geometry.cost_block(given.x, given.y)
-
     def one(epsilon: Array, rho: Array) -> Unbalanced:
         own = given._replace(epsilon=epsilon, rho_x=rho, rho_y=rho)
+        cost = costs(x, y, epsilon, stored=len(x))
         return iterate(own, cost, check_every=check_every, guarded=False)
 
     return jax.vmap(one)(epsilons, rhos)

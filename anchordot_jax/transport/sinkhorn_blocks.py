@@ -1,25 +1,139 @@
-"""Some Sinkhorn iterations in a row, in the log domain or by products with the plan.
+"""Some Sinkhorn iterations in a row: over-relaxed, by Anderson acceleration, or soft.
 
-Both are OTT's iterations. The balanced and the unbalanced solve are loops over such
-blocks that look at their own evidence in between.
+The iterations start with the half-step of g. What `relaxed_iterations` hands on holds
+the sums that the last potentials have with the cost: the plan's marginals, and so the
+error, are then known, and the column sums are those that the next half-step of g begins
+with. No pass over the cost is made for evidence alone.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from ott.problems.linear import linear_problem
-from ott.solvers.linear import acceleration, sinkhorn
+from jaxtyping import Array, Float, Int
+from ott.solvers.linear import acceleration
 
-from anchordot_jax import geometry
-from anchordot_jax.transport.unbalanced_geometry import SoftKernelGeometry
+from anchordot_jax.transport.half_steps import HalfSteps, plan_sums, updated
+
+
+class Marginals(NamedTuple):
+    """Weights of both sides, and the regularisation."""
+
+    a: Float[Array, " n"]
+    b: Float[Array, " m"]
+    epsilon: Float[Array, ""]
+
+
+class Iterate(NamedTuple):
+    """Potentials and what they sum to: see `half_steps`."""
+
+    f: Float[Array, " n"]
+    g: Float[Array, " m"]
+    log_rows: Float[Array, " n"]
+    """eps log sum_j exp((g_j - C_ij)/eps)."""
+    log_columns: Float[Array, " m"]
+    """eps log sum_i exp((f_i - C_ij)/eps)."""
+
+
+class History(NamedTuple):
+    """The last potentials f that iterations began with, and those they led to."""
+
+    before: Float[Array, "n k"]
+    after: Float[Array, "n k"]
+    recorded: Int[Array, ""]
+    """Iterations recorded so far, of which the last k are kept."""
+
+    @classmethod
+    def empty(cls, n: int, memory: int) -> "History":
+        """Return a history of nothing."""
+        nothing = jnp.zeros((n, memory), jnp.float32)
+        return cls(nothing, nothing, jnp.asarray(0, jnp.int32))
+
+    def push(self, before: Array, after: Array) -> "History":
+        """Return the history with one more iteration, without the oldest."""
+        return History(
+            before=jnp.concatenate([self.before[:, 1:], before[:, None]], axis=1),
+            after=jnp.concatenate([self.after[:, 1:], after[:, None]], axis=1),
+            recorded=self.recorded + 1,
+        )
+
+
+def column_error(marginals: Marginals, iterate: Iterate) -> Float[Array, ""]:
+    """Return the L1 distance of the plan's column sums from b, at this very iterate."""
+    sums = plan_sums(iterate.g, iterate.log_columns, marginals.epsilon)
+    return jnp.sum(jnp.abs(sums - marginals.b))
+
+
+def first_iterate(
+    half_steps: HalfSteps, marginals: Marginals, f: Array, g: Array
+) -> Iterate:
+    """Return the iterate after one plain iteration: three half-steps' passes."""
+    a, b, epsilon = marginals
+    g = updated(b, half_steps.columns(f, g), epsilon)
+    log_rows = half_steps.rows(f, g)
+    f = updated(a, log_rows, epsilon)
+    return Iterate(f, g, log_rows, half_steps.columns(f, g))
+
+
+def relaxed_iterations(
+    half_steps: HalfSteps,
+    marginals: Marginals,
+    iterate: Iterate,
+    history: History | None,
+    *,
+    omega: Array,
+    accelerated: Array,
+    count: int,
+) -> tuple[Iterate, History | None]:
+    """Return the iterate after some iterations, 2 `count` passes over the cost.
+
+    Args:
+        half_steps: sums over the cost.
+        marginals: weights of both sides.
+        iterate: potentials before, with their sums.
+        history: of earlier iterations; None: no Anderson acceleration.
+        omega: step length of f <- (1 - omega) f + omega f_new.
+        accelerated: whether to extrapolate from the history.
+        count: iterations. The last one ends with its plain potentials, whose error is
+            then that of the plan.
+    """
+    a, b, epsilon = marginals
+    relax = acceleration.Momentum()
+
+    def iteration(
+        i: Array, carry: tuple[Iterate, History | None]
+    ) -> tuple[Iterate, History | None]:
+        before, history = carry
+        g = relax(omega, before.g, updated(b, before.log_columns, epsilon))
+        log_rows = half_steps.rows(before.f, g)
+        f = relax(omega, before.f, updated(a, log_rows, epsilon))
+        if history is not None:
+            history = history.push(before.f, f)
+            f = jnp.where(accelerated & (i < count - 1), _extrapolated(history, f), f)
+        return Iterate(f, g, log_rows, half_steps.columns(f, g)), history
+
+    moved: tuple[Iterate, History | None] = jax.lax.fori_loop(
+        0, count, iteration, (iterate, history)
+    )
+    return moved
+
+
+def _extrapolated(history: History, f: Array) -> Array:
+    """Return OTT's Anderson extrapolation of a full history; f while it fills."""
+    memory = history.before.shape[1]
+    accelerate = acceleration.AndersonAcceleration(memory=memory)
+    found = accelerate.extrapolation(history.before, history.after)
+    return jnp.where(history.recorded >= memory, found, f)
 
 
 class Soft(NamedTuple):
     """Both marginals' exponents tau = rho/(rho + eps), and 1/rho; rho may be infinite.
 
-    See `unbalanced_geometry`.
+    A softened half-step is eps log a - tau log_sum (Chizat et al., Math. Comp. 87,
+    2018): in terms of the potential f - eps log a of the plan's density against ab^T
+    it is -tau eps log sum_j b_j exp((g'_j - C_ij)/eps). OTT has a tau of its own. It is
+    a static number, so that every rho would be compiled anew and none could be mapped
+    over, and it multiplies eps log a too, which solves for the measure 1.
     """
 
     tau_x: Array
@@ -38,103 +152,22 @@ class Soft(NamedTuple):
         )
 
 
-def log_iterations(
-    problem: linear_problem.LinearProblem,
+def soft_iterations(
+    half_steps: HalfSteps,
+    marginals: Marginals,
+    soft: Soft,
     f: Array,
     g: Array,
     *,
     count: int,
-    omega: Array | None = None,
-) -> tuple[Array, Array, Array]:
-    """Return the potentials after some iterations, and the L1 error of the columns.
+) -> tuple[Array, Array]:
+    """Return the potentials after some plain iterations for soft marginals."""
+    a, b, epsilon = marginals
 
-    Args:
-        problem: a geometry with its marginals.
-        f: potential of x before.
-        g: potential of y before.
-        count: iterations.
-        omega: step length of the over-relaxed updates; None: plain ones.
-    """
-    out = _solver(count, omega)(problem, init=(f, g))
-    return out.f, out.g, out.errors[0]
+    def iteration(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        f, g = carry
+        g = updated(b, soft.tau_y * half_steps.columns(f, g), epsilon)
+        return updated(a, soft.tau_x * half_steps.rows(f, g), epsilon), g
 
-
-def kernel_iterations(
-    problem: linear_problem.LinearProblem,
-    cost: Array,
-    f: Array,
-    g: Array,
-    *,
-    count: int,
-    omega: Array | None = None,
-    soft: Soft | None = None,
-    guarded: bool = True,
-) -> tuple[Array, Array, Array]:
-    """Return what `log_iterations` does, by products with the current plan.
-
-    The potentials are absorbed into the kernel (Schmitzer, SIAM J. Sci. Comput. 41(3),
-    2019): with P = exp((f + g - C)/epsilon), an iteration is two products with P, which
-    read it once each, and no exponential. The new potentials are f + epsilon log u and
-    g + epsilon log v, and the update is u = a / (P v), or, where the marginals are
-    soft, u = a exp(-(1 - tau) f/epsilon) / (P v)^tau.
-
-    Args:
-        problem: the cost's geometry with its marginals.
-        cost: the cost whole.
-        f: potential of x before.
-        g: potential of y before.
-        count: iterations.
-        omega: see `log_iterations`.
-        soft: None: the plan has the marginals themselves. Else the error returned is
-            not that of the problem.
-        guarded: whether to iterate in the log domain where a sum of P is out of
-            float32's comfortable range.
-    """
-    a, b, epsilon = problem.a, problem.b, problem.geom.epsilon
-    plan = jnp.exp((f[:, None] + g[None, :] - cost) / epsilon)
-
-    def products() -> tuple[Array, Array, Array]:
-        if soft is None:
-            kernel = geometry.KernelGeometry(kernel_matrix=plan, epsilon=epsilon)
-            absorbed = linear_problem.LinearProblem(kernel, a=a, b=b)
-        else:
-            kernel = SoftKernelGeometry(plan, epsilon, soft.tau_x, soft.tau_y)
-            absorbed = linear_problem.LinearProblem(
-                kernel,
-                a=_absorbed(a, f, epsilon, soft.tau_x),
-                b=_absorbed(b, g, epsilon, soft.tau_y),
-            )
-        solver = _solver(count, omega, lse_mode=False)
-        out = solver(absorbed, init=(jnp.ones_like(f), jnp.ones_like(g)))
-        return f + out.f, g + out.g, out.errors[0]
-
-    if not guarded:
-        return products()
-
-    def logarithms() -> tuple[Array, Array, Array]:
-        return log_iterations(problem, f, g, count=count, omega=omega)
-
-    low, high = geometry.SAFE_SUM
-    rows, columns = jnp.sum(plan, axis=1), jnp.sum(plan, axis=0)
-    safe = jnp.all((rows > low) & (rows < high) | (a == 0))
-    safe &= jnp.all((columns > low) & (columns < high) | (b == 0))
-    moved: tuple[Array, Array, Array] = jax.lax.cond(safe, products, logarithms)
+    moved: tuple[Array, Array] = jax.lax.fori_loop(0, count, iteration, (f, g))
     return moved
-
-
-def _absorbed(weights: Array, potential: Array, epsilon: Array, tau: Array) -> Array:
-    """Return a exp(-(1 - tau) f/epsilon); 0 where a row has no weight."""
-    known = jnp.where(weights > 0, potential, 0)
-    return weights * jnp.exp(-(1 - tau) * known / epsilon)
-
-
-def _solver(
-    count: int, omega: Array | None, *, lse_mode: bool = True
-) -> sinkhorn.Sinkhorn:
-    return sinkhorn.Sinkhorn(
-        lse_mode=lse_mode,
-        inner_iterations=count,
-        min_iterations=count,
-        max_iterations=count,
-        momentum=None if omega is None else acceleration.Momentum(value=omega),
-    )

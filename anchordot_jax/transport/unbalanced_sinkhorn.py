@@ -13,16 +13,19 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
-from ott.problems.linear import linear_problem
 
-from anchordot_jax.transport.sinkhorn_blocks import (
-    Soft,
-    kernel_iterations,
-    log_iterations,
+from anchordot_jax.transport.half_steps import (
+    Costs,
+    HalfSteps,
+    by_products,
+    in_range,
 )
-from anchordot_jax.transport.unbalanced_geometry import SoftProfileGeometry
+from anchordot_jax.transport.sinkhorn_blocks import (
+    Marginals,
+    Soft,
+    soft_iterations,
+)
 
 Progress = Callable[[int, float], None]
 """Called with the iteration and the error, in units of epsilon, at each check."""
@@ -51,10 +54,8 @@ class Unbalanced(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Everything a solve depends on but its shapes and how it is organised."""
+    """Everything a solve depends on but the cost, and how it is organised."""
 
-    x: Float[Array, "n r"]
-    y: Float[Array, "m r"]
     a: Float[Array, " n"]
     """Weights of x, summing to 1. Rows of no weight have the potential -inf."""
     b: Float[Array, " m"]
@@ -75,13 +76,13 @@ class _Loop(NamedTuple):
 
 def iterate(
     given: Given,
-    cost: Float[Array, "n m"] | None,
+    costs: Costs,
     *,
     check_every: int,
     guarded: bool = True,
     init: tuple[Array, Array] | None = None,
     progress: Progress | None = None,
-    mesh: Mesh | None = None,
+    ordered: bool = True,
 ) -> Unbalanced:
     """Return the optimum, iterating until the potentials stand still.
 
@@ -90,37 +91,47 @@ def iterate(
 
     Args:
         given: the problem.
-        cost: the cost whole, where it is stored.
+        costs: the cost in the log domain, and what of it is stored.
         check_every: iterations between two looks at the error.
-        guarded: see `sinkhorn_blocks.kernel_iterations`.
+        guarded: whether to iterate in the log domain where a sum of the plan is out of
+            float32's comfortable range.
         init: potentials to start from.
         progress: told of each check.
-        mesh: the devices that the rows are spread over; then there is no stored cost.
+        ordered: see `balanced_sinkhorn.iterate`.
     """
-    x, y, a, b, epsilon, rho_x, rho_y, threshold, max_checks = given
+    half_steps, stored = costs
+    a, b, epsilon, rho_x, rho_y, threshold, max_checks = given
     soft = Soft.of(epsilon, rho_x, rho_y)
-    geom = SoftProfileGeometry(
-        x, y, epsilon=epsilon, cost=cost, mesh=mesh, tau_x=soft.tau_x, tau_y=soft.tau_y
-    )
-    problem = linear_problem.LinearProblem(geom, a=a, b=b)
+    marginals = Marginals(a, b, epsilon)
 
     def unfinished(loop: _Loop) -> Array:
         return (loop.error >= threshold) & (loop.checks < max_checks) & loop.finite
 
+    def block(half: HalfSteps, f: Array, g: Array) -> tuple[Array, Array]:
+        return soft_iterations(half, marginals, soft, f, g, count=check_every)
+
+    def moved(f: Array, g: Array) -> tuple[Array, Array]:
+        if stored is None:
+            return block(half_steps, f, g)
+        products = by_products(stored, epsilon, f, g)
+        if not guarded:
+            return block(products, f, g)
+        safe = in_range(a, f, products.rows(f, g), epsilon)
+        safe &= in_range(b, g, products.columns(f, g), epsilon)
+        new: tuple[Array, Array] = jax.lax.cond(
+            safe,
+            lambda f, g: block(products, f, g),
+            lambda f, g: block(half_steps, f, g),
+            f,
+            g,
+        )
+        return new
+
     def advance(loop: _Loop) -> _Loop:
-        before_f, before_g = _shift(problem, soft, loop.f, loop.g, least=10 * threshold)
-        if cost is None:
-            f, g, _ = log_iterations(problem, before_f, before_g, count=check_every)
-        else:
-            f, g, _ = kernel_iterations(
-                problem,
-                cost,
-                before_f,
-                before_g,
-                count=check_every,
-                soft=soft,
-                guarded=guarded,
-            )
+        before_f, before_g = _shift(
+            marginals, soft, loop.f, loop.g, least=10 * threshold
+        )
+        f, g = moved(before_f, before_g)
         error = jnp.maximum(_movement(a, f, before_f), _movement(b, g, before_g))
         finite = jnp.isfinite(error)
         if progress is not None:
@@ -128,8 +139,7 @@ def iterate(
                 progress,
                 (loop.checks + 1) * check_every,
                 error / epsilon,
-                # JAX orders the calls of one device only.
-                ordered=mesh is None,
+                ordered=ordered,
             )
         return _Loop(
             f=jnp.where(finite, f, loop.f),
@@ -142,7 +152,7 @@ def iterate(
     # One iteration in the log domain: the plan's sums are then near the marginals, so
     # that a stored one is a kernel that does not underflow.
     f, g = init or (epsilon * jnp.log(a), epsilon * jnp.log(b))
-    f, g, _ = log_iterations(problem, f, g, count=1)
+    f, g = soft_iterations(half_steps, marginals, soft, f, g, count=1)
     start = _Loop(
         f=f,
         g=g,
@@ -204,7 +214,7 @@ def _movement(weights: Array, after: Array, before: Array) -> Array:
 
 
 def _shift(
-    problem: linear_problem.LinearProblem,
+    marginals: Marginals,
     soft: Soft,
     f: Array,
     g: Array,
@@ -218,9 +228,9 @@ def _shift(
     `least` is left to the iterations: float32 has them disagree with it by that much,
     and the two would move the potentials back and forth for ever.
     """
-    epsilon = problem.geom.epsilon
-    mass_x = _log_total(problem.a, f, epsilon, soft.inverse_x)
-    mass_y = _log_total(problem.b, g, epsilon, soft.inverse_y)
+    a, b, epsilon = marginals
+    mass_x = _log_total(a, f, epsilon, soft.inverse_x)
+    mass_y = _log_total(b, g, epsilon, soft.inverse_y)
     softness = soft.inverse_x + soft.inverse_y
     some = softness > 0
     shift = (mass_x - mass_y) / jnp.where(some, softness, 1)

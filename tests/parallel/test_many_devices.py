@@ -1,5 +1,6 @@
 """Eight virtual devices and two processes against one device: the same fit."""
 
+import dataclasses
 import os
 import re
 import socket
@@ -69,6 +70,34 @@ def test_spread_potentials(devices):
         reference.centred(many.f, many.g), reference.centred(one.f, one.g), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-3 * 0.03)
+
+
+@spread
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"anderson": 5, "overrelaxation": 1.0},
+        {"warm_start": "epsilon"},
+        {"kernel": "pallas"},
+    ],
+    ids=str,
+)
+def test_spread_settings(settings):
+    """Each acceleration, start and kernel: the potentials of one device."""
+    x, y = pools()
+    a = np.random.default_rng(3).uniform(0.5, 2, N)
+    a[4] = 0
+    given = {"a": a / a.sum(), "config": dataclasses.replace(STREAMED, **settings)}
+    one = solve_coupling(x, y, 0.05, **given)
+    many = solve_coupling(x, y, 0.05, **given, mesh=make_mesh("3"))
+    assert bool(many.converged)
+    assert abs(int(many.n_iterations) - int(one.n_iterations)) <= 10
+    finite = np.isfinite(one.f)
+    np.testing.assert_array_equal(np.isfinite(many.f), finite)
+    ours = reference.centred(np.asarray(many.f)[finite], np.asarray(many.g))
+    theirs = reference.centred(np.asarray(one.f)[finite], np.asarray(one.g))
+    for left, right in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-3 * 0.05)
 
 
 @spread
@@ -159,7 +188,7 @@ def test_spread_epochs(devices, weighted):
     assert float(expected.logit_scale) != pytest.approx(1 / 0.07, rel=1e-4)
 
 
-SPREAD_CHECKS = 9
+SPREAD_CHECKS = 12
 
 
 @pytest.mark.parametrize("devices", ["none", "0", "-1", "1.5", "10000"])
