@@ -21,6 +21,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from anchordot_jax import InputError, files
+from anchordot_jax.baselines.registry import METHODS
 from anchordot_jax.runs import cells
 from anchordot_jax.runs.cells import Cell, Progress, Run
 
@@ -141,6 +142,40 @@ def write_results(name: str, records: Sequence[Mapping[str, Any]], docs: Path) -
     print(f"{docs / name}.csv written, {len(rows)} rows")
 
 
+def read_results(name: str, docs: Path) -> list[dict[str, Any]]:
+    """Return records as a figure draws them, from NAME.csv alone.
+
+    Every column is a setting and a result too, since a table does not tell them apart.
+
+    Raises:
+        InputError: there is no such table.
+    """
+    path = docs / f"{name}.csv"
+    if not path.is_file():
+        raise InputError(f"{path} is missing; run experiments/{name}.py first.")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [{k: _value(v) for k, v in row.items()} for row in csv.DictReader(file)]
+    return [
+        {"experiment": row["experiment"], "status": "done"}
+        | {"settings": row, "result": row}
+        for row in rows
+    ]
+
+
+def _value(text: str) -> str | int | float | None:
+    """Return a CSV field as a number where it is one, None where it is empty."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text or None
+
+
+def distinct(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """Return the values of a setting among the finished cells, as they come."""
+    done = (record for record in records if record["status"] == "done")
+    return list(dict.fromkeys(record["settings"][name] for record in done))
+
+
 def mean_and_deviation(
     records: Sequence[Mapping[str, Any]], by: Sequence[str], value: str
 ) -> dict[tuple[Any, ...], tuple[float, float]]:
@@ -165,6 +200,29 @@ def new_figure(panels: int, *, height: float = 3.0) -> tuple[Figure, list[Any]]:
         axes.grid(linewidth=0.3)
         axes.tick_params(labelsize=8)
     return figure, list(row)
+
+
+def curves(
+    axes: Any, records: Sequence[Mapping[str, Any]], along: str, value: str
+) -> None:
+    """Draw a line a method over a setting, in %, with deviations over the seeds."""
+    found = mean_and_deviation(records, ("method", along), value)
+    for number, method in enumerate(distinct(records, "method")):
+        points = sorted(
+            (place, own) for (m, place), own in found.items() if m == method
+        )
+        axes.errorbar(
+            [place for place, _ in points],
+            [100 * mean for _, (mean, _) in points],
+            yerr=[100 * deviation for _, (_, deviation) in points],
+            color=COLOURS[number % len(COLOURS)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=4,
+            linewidth=1.2,
+            capsize=2,
+            label=METHODS[method].title,
+        )
+    axes.set_xlabel(along, fontsize=8)
 
 
 def save_figure(figure: Figure, name: str, docs: Path) -> None:
