@@ -124,8 +124,8 @@ def _methods_rows(path: Path) -> list[dict[str, Any]]:
     """Return the finished cells of the retrieval table; none where it is missing."""
     if not path.is_file():
         return []
-    records = read_results(path.stem, path.parent) if path.stem else []
-    return [r["result"] for r in records if r["result"]["status"] == "done"]
+    rows = (record["result"] for record in read_results(path.stem, path.parent))
+    return [row for row in rows if row["status"] == "done"]
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], docs: Path) -> None:
@@ -154,6 +154,8 @@ def write_rows(rows: Sequence[Mapping[str, Any]], docs: Path) -> None:
 def _column(values: list[Any]) -> list[Any]:
     """Return values of one type: numbers where all are, else text."""
     kinds = {type(value) for value in values if value is not None}
+    if kinds == {int}:
+        return values
     if kinds <= {int, float}:
         return (
             [None if v is None else float(v) for v in values]

@@ -93,6 +93,7 @@ def draw(records: list[dict[str, Any]], docs: Path) -> None:
     firsts = [
         r for r in records if r["settings"]["seed"] == 0 and r["status"] == "done"
     ]
+    firsts.sort(key=lambda record: record["settings"]["data"])
     figure, panels = new_figure(len(firsts))
     for axes, record in zip(panels, firsts, strict=True):
         curve = json.loads(record["result"]["curve"])

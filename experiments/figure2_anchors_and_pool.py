@@ -121,9 +121,9 @@ def draw(records: list[dict[str, Any]], docs: Path) -> None:
         curves(own, placed, along, VALUE)
         own.set_xscale("log")
         own.minorticks_off()
-        ticks = sorted(distinct(placed, along))
+        ticks = distinct(placed, along)
         own.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=7)
-        rows = sorted(distinct(placed, "rows"))
+        rows = distinct(placed, "rows")
         fixed = (
             f"N = {distinct(cells, 'anchors')[0]}"
             if name == "c"

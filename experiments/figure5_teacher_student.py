@@ -124,7 +124,7 @@ def draw(records: list[dict[str, Any]], docs: Path) -> None:
     places = [
         (data, n)
         for data in distinct(records, "data")
-        for n in sorted(distinct(records, "anchors"))
+        for n in distinct(records, "anchors")
     ]
     figure, panels = new_figure(len(places))
     for axes, (data, n) in zip(panels, places, strict=True):

@@ -77,7 +77,7 @@ def main(args: Args) -> None:
 def draw(records: list[dict[str, Any]], docs: Path) -> None:
     """Draw and print a panel an N: the ratio over gamma, a line a side."""
     (data,) = distinct(records, "data")
-    sizes = sorted(distinct(records, "anchors"))
+    sizes = distinct(records, "anchors")
     figure, panels = new_figure(len(sizes))
     for axes, n in zip(panels, sizes, strict=True):
         for number, side in enumerate("xy"):

@@ -1,6 +1,7 @@
 """Figure 7: recall of methods without any pair, beside AnchorDOT's with N = 500.
 
-    python experiments/figure7_zero_pairs.py --data flickr8k --data-folder ../shared/data
+    python experiments/figure7_zero_pairs.py --data flickr8k \
+        --data-folder ../shared/data
 
 Gromov-Wasserstein, Wasserstein Procrustes, iterative closest point and mini-vec2vec see
 the two pools alone. The paper (Flickr30k): all three of its methods are near random

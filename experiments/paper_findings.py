@@ -5,6 +5,7 @@ over the seeds (Student's t) say so, each by itself; else it is not decided. Eve
 is written beside its finding, and none was chosen by what came out.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -106,7 +107,7 @@ def gain_shrinks(docs: Path) -> tuple[Verdict, list[str]]:
             by_seed(cells, TEN, method="anchordot", anchors=n),
             by_seed(cells, TEN, method="contrastive", anchors=n),
         )
-        for n in sorted(distinct(cells, "anchors"))
+        for n in distinct(cells, "anchors")
     }
     lines = [interval(f"gain at N = {n}", [*own.values()]) for n, own in gains.items()]
     first, last = min(gains), max(gains)
@@ -130,9 +131,7 @@ def grows_with_pool(docs: Path) -> tuple[Verdict, list[str]]:
     steps = [
         interval(f"pools of {b} less {a}", [*less(after, before).values()])
         for (a, b), (before, after) in zip(
-            zip(sizes, sizes[1:], strict=False),
-            zip(values, values[1:], strict=False),
-            strict=True,
+            itertools.pairwise(sizes), itertools.pairwise(values), strict=True
         )
     ]
     whole = interval(
@@ -202,8 +201,8 @@ def structure_does_not_help(docs: Path) -> tuple[Verdict, list[str]]:
         )
         for data in distinct(cells, "data")
         for level in ("plan", "students")
-        for alpha in sorted(a for a in distinct(cells, "alpha") if a is not None)
-        if (value := f"{level}/recall@10")
+        for alpha in distinct(cells, "alpha")
+        if alpha is not None and (value := f"{level}/recall@10")
     ]
     verdict: Verdict = "not decided"
     if any(each.low > 0 for each in differences):

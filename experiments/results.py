@@ -156,7 +156,7 @@ def read_results(name: str, docs: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = [{k: _value(v) for k, v in row.items()} for row in csv.DictReader(file)]
     return [
-        {"experiment": row["experiment"], "status": "done"}
+        {"experiment": row.get("experiment", name), "status": "done"}
         | {"settings": row, "result": row}
         for row in rows
     ]
@@ -171,9 +171,18 @@ def _value(text: str) -> str | int | float | None:
 
 
 def distinct(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """Return the values of a setting among the finished cells, as they come."""
+    """Return the values of a setting among the finished cells.
+
+    Sorted, methods as they are registered, None last: what is drawn of the cells and
+    of their table is the same.
+    """
     done = (record for record in records if record["status"] == "done")
-    return list(dict.fromkeys(record["settings"][name] for record in done))
+    values = {record["settings"][name] for record in done}
+    order = {method: place for place, method in enumerate(METHODS)}
+    return sorted(
+        values,
+        key=lambda own: (own is None, order.get(own, -1), 0 if own is None else own),
+    )
 
 
 def mean_and_deviation(
@@ -209,7 +218,9 @@ def curves(
     found = mean_and_deviation(records, ("method", along), value)
     for number, method in enumerate(distinct(records, "method")):
         points = sorted(
-            (place, own) for (m, place), own in found.items() if m == method
+            (place, own)
+            for (own_method, place), own in found.items()
+            if own_method == method
         )
         axes.errorbar(
             [place for place, _ in points],

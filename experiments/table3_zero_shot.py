@@ -130,7 +130,13 @@ def table_lines(records: list[dict[str, Any]]) -> list[str]:
     }
     lines = ["| fitted on | classified | method | accuracy, % | mean of classes, % |"]
     lines += ["| --- | --- | --- | --- | --- |"]
-    for data, classes, method in values["top1"]:
+    keys = [
+        (data, classes, method)
+        for data in distinct(records, "data")
+        for classes in distinct(records, "classes")
+        for method in distinct(records, "method")
+    ]
+    for data, classes, method in [key for key in keys if key in values["top1"]]:
         own = [_spread(values[n][data, classes, method]) for n in list(values)[:2]]
         title = METHODS[method].title
         lines.append(f"| {data} | {classes} | {title} | " + " | ".join(own) + " |")

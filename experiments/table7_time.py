@@ -132,7 +132,10 @@ def table_lines(records: list[dict[str, Any]]) -> list[str]:
     backends = {r["environment"]["backend"] for r in records if "environment" in r}
     lines = ["| N | M | method | schedule | seconds here | seconds printed |"]
     lines += ["| --- " * 6 + "|"]
-    for (n, m, method, schedule), (mean, deviation) in found.items():
+    methods = distinct(records, "method")
+    for (n, m, method, schedule), (mean, deviation) in sorted(
+        found.items(), key=lambda item: (*item[0][:2], methods.index(item[0][2]))
+    ):
         title = METHODS[method].title
         theirs = " and ".join(printed.get((method, n, m), [])) or "-"
         lines.append(
