@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import fits
+import fits_together
 import tyro
 from results import (
     COLOURS,
@@ -90,9 +91,8 @@ def main(args: Args) -> None:
         for cell in fitted
         for target in args.data
     ]
-    records = run_grid(
-        grid, functools.partial(run, folder=args.data_folder, out=args.out), args
-    )
+    call = functools.partial(run, folder=args.data_folder, out=args.out)
+    records = run_grid(grid, call, args, grouping=fits_together.grouping(call, args))
     write_results(NAME, records, args.docs)
     draw(records, args.docs)
 

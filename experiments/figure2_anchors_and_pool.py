@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import fits
+import fits_together
 import tyro
 from results import (
     curves,
@@ -80,7 +81,7 @@ def main(args: Args) -> None:
         ]
     grid = list({str(cell): cell for cell in cells}.values())
     run = functools.partial(fits.run, folder=args.data_folder, out=args.out)
-    records = run_grid(grid, run, args)
+    records = run_grid(grid, run, args, grouping=fits_together.grouping(run, args))
     write_results(NAME, records, args.docs)
     draw(records, args.docs)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import fits
+import fits_together
 import jax
 import numpy as np
 import tyro
@@ -112,9 +113,8 @@ def main(args: Args) -> None:
         for cell in fitted
         for matcher in MATCHERS
     ]
-    records = run_grid(
-        grid, functools.partial(run, folder=args.data_folder, out=args.out), args
-    )
+    call = functools.partial(run, folder=args.data_folder, out=args.out)
+    records = run_grid(grid, call, args, grouping=fits_together.grouping(call, args))
     write_results(NAME, records, args.docs)
     draw(records, args.docs)
 

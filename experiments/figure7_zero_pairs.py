@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import fits
+import fits_together
 import tyro
 from results import (
     COLOURS,
@@ -62,7 +63,7 @@ def main(args: Args) -> None:
             pool=[None if args.full else args.pool],
         )
     run = functools.partial(fits.run, folder=args.data_folder, out=args.out)
-    records = run_grid(grid, run, args)
+    records = run_grid(grid, run, args, grouping=fits_together.grouping(run, args))
     write_results(NAME, records, args.docs)
     draw(records, args.docs)
 

@@ -38,6 +38,16 @@ SHORT_DIM = 256
 GAMMAS = {"chebi20": 1.0, "chebi20-fp": 1.0, "chebi20-full": 1.0}
 """The paper's gamma where it is not the usual one (Table 9)."""
 GAMMA, ETA = 0.75, 0.02
+SETTINGS = (
+    "data",
+    "method",
+    "anchors",
+    "reserved",
+    "pool",
+    "overlap",
+    "schedule",
+    "seed",
+)
 KEPT = ("recall@1", "recall@5", "recall@10", "mean_rank", "hubness_skewness@10")
 
 
@@ -49,6 +59,9 @@ class FitOptions(Options):
     """Seeds 0, 1, ..."""
     full: bool = False
     """The paper's sizes and schedules; add --seeds 5 for its seeds too."""
+    together: bool = False
+    """Train AnchorDOT's students of all seeds as one program; sooner on an accelerator,
+    not on a CPU. The numbers are those of the fits one by one, to float32 rounding."""
 
     @property
     def schedule(self) -> str:
@@ -132,6 +145,10 @@ def problem_of(settings: Mapping[str, Any], folder: Path) -> Problem:
 def method_of(settings: Mapping[str, Any]) -> Method:
     """Return the cell's method with the settings of its schedule."""
     (method,) = find_methods([settings["method"]])
+    if isinstance(method.settings, Config):
+        # A query bank is not used here, and would be most of a stored model.
+        plain = dataclasses.replace(method.settings, bank_size=0)
+        method = dataclasses.replace(method, settings=plain)
     if settings["schedule"] == "full":
         return method
     short = dataclasses.replace(method.settings, **method.short)
@@ -144,16 +161,20 @@ def method_of(settings: Mapping[str, Any]) -> Method:
     return dataclasses.replace(method, settings=short)
 
 
+def model_folder(settings: Mapping[str, Any], out: Path) -> Path:
+    """Return where a fit is kept; other settings than the fit's do not matter."""
+    own = {name: settings[name] for name in SETTINGS}
+    file = cells.cell_path(out / MODELS, cells.Cell(EXPERIMENT, own))
+    return file.with_suffix("")
+
+
 def scorer_of(settings: Mapping[str, Any], problem: Problem, out: Path) -> Scorer:
     """Return the cell's fitted method; it is fitted and stored where it is not there.
 
     Raises:
         InputError: the method cannot run on such data.
     """
-    names = ("data", "method", "anchors", "reserved", "pool", "overlap")
-    own = {name: settings[name] for name in (*names, "schedule", "seed")}
-    file = cells.cell_path(out / MODELS, cells.Cell(EXPERIMENT, own))
-    folder = file.with_suffix("")
+    folder = model_folder(settings, out)
     if folder.is_dir():
         return load_scorer(folder)
     method, seed = method_of(settings), settings["seed"]

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from anchordot_jax import InputError, files
 from anchordot_jax.baselines.registry import METHODS
 from anchordot_jax.runs import cells
-from anchordot_jax.runs.cells import Cell, Progress, Run
+from anchordot_jax.runs.cells import Cell, Grouping, Progress, Run
 
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -57,7 +57,13 @@ def one_sentence() -> Iterator[None]:
         raise SystemExit(2) from None
 
 
-def run_grid(grid: Sequence[Cell], run: Run, options: Options) -> list[dict[str, Any]]:
+def run_grid(
+    grid: Sequence[Cell],
+    run: Run,
+    options: Options,
+    *,
+    grouping: Grouping | None = None,
+) -> list[dict[str, Any]]:
     """Return the records of a grid; what is missing is run, and progress printed.
 
     Bad input ends the script with one sentence and exit code 2.
@@ -66,11 +72,18 @@ def run_grid(grid: Sequence[Cell], run: Run, options: Options) -> list[dict[str,
         if options.seeds < 1 or options.processes < 1:
             raise InputError("--seeds and --processes must be at least 1.")
         if options.processes == 1:
-            records = cells.run_cells(grid, run, options.out, report=_tell)
+            records = cells.run_cells(
+                grid, run, options.out, grouping=grouping, report=_tell
+            )
         else:
             with cells.local_workers(options.processes) as workers:
                 records = cells.run_cells(
-                    grid, run, options.out, workers=workers, report=_tell
+                    grid,
+                    run,
+                    options.out,
+                    grouping=grouping,
+                    workers=workers,
+                    report=_tell,
                 )
         refused = [r for r in records if r["status"] != "done"]
         if refused and all(r["status"] == "refused" for r in records):

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import fits
+import fits_together
 import numpy as np
 import tyro
 from class_task import class_task
@@ -115,9 +116,8 @@ def main(args: Args) -> None:
     grid = [
         cells.Cell(NAME, cell.settings | {"classes": args.classes}) for cell in fitted
     ]
-    records = run_grid(
-        grid, functools.partial(run, folder=args.data_folder, out=args.out), args
-    )
+    call = functools.partial(run, folder=args.data_folder, out=args.out)
+    records = run_grid(grid, call, args, grouping=fits_together.grouping(call, args))
     write_results(NAME, records, args.docs)
     print("\n".join(table_lines(records)))
 
