@@ -37,6 +37,8 @@ from results import (
 from anchordot_jax import InputError
 from anchordot_jax.baselines.registry import METHODS
 from anchordot_jax.comparison.cell import score
+from anchordot_jax.comparison.named import TEST
+from anchordot_jax.evaluation import chance_recall
 from anchordot_jax.runs import cells
 
 NAME = "figure13_transfer"
@@ -132,6 +134,13 @@ def draw(records: list[dict[str, Any]], docs: Path) -> None:
             rotation=25,
             ha="right",
             fontsize=7,
+        )
+        axes.axhline(
+            100 * chance_recall(TEST, 1, 10),
+            color="black",
+            linewidth=0.8,
+            linestyle="--",
+            label="chance",
         )
         axes.set_title(f"evaluated on {target}", fontsize=8)
         axes.legend(fontsize=7)

@@ -1,25 +1,29 @@
 """What is made of the figures' tables: findings, one collected table, tables 3, 7."""
 
 import csv
+import gzip
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
+from scipy import stats
 
 from anchordot_jax import InputError, load_dataset
 from anchordot_jax.baselines.registry import METHODS
+from anchordot_jax.data.datasets import DATASETS
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 RESULTS = EXPERIMENTS.parent / "docs" / "results"
 sys.path.insert(0, str(EXPERIMENTS))
 
+import class_task  # noqa: E402
 import collect  # noqa: E402
 import figure4_hubness  # noqa: E402
 import paper_findings  # noqa: E402
 import table3_zero_shot  # noqa: E402
 import table7_time  # noqa: E402
-from class_task import GROUPS, class_task  # noqa: E402
 from results import read_results, write_results  # noqa: E402
 
 ENVIRONMENT = {"python": "3", "versions": {}, "backend": "cpu"}
@@ -154,8 +158,6 @@ def test_one_seed_decides_nothing() -> None:
 
 
 def test_an_interval_is_scipys() -> None:
-    from scipy import stats
-
     values = [1.0, 2.5, 2.0, 4.0]
     found = paper_findings.interval("what", values)
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
@@ -243,13 +245,42 @@ def test_nothing_to_collect_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
+def captions(path: Path, rows: list[list[str]]) -> None:
+    """Write the captions of some photographs, a list each."""
+    lines = ["image_row\tid\tcaption_number\tcaption"]
+    for image, own in enumerate(rows):
+        lines += [f"{image}\tx\t{number}\t{text}" for number, text in enumerate(own)]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+
+
+def test_a_photograph_is_of_the_one_class_that_most_captions_name(
+    sets_folder: Path,
+) -> None:
+    rows = [["a doghouse"] * 5] * 7086
+    rows[0] = ["Dogs run .", "a DOG", "two dogs, wet", "it runs", "fur"]
+    rows[1] = ["a dog", "two dogs", "it runs", "fur", "fur"]
+    rows[2] = ["a man and a woman"] * 5
+    rows[3] = ["a man", "a man on a mountain", "men", "a hill", "a woman"]
+    rows[4] = ['a "man', "a man", "a man", "men", "men"]
+    captions(sets_folder / class_task.CAPTIONS, rows)
+    found = class_task._named(sets_folder)
+    assert found[:5].tolist() == [0, -1, -1, 1, 1]
+    assert set(found[5:]) == {-1}
+
+
+def test_classes_of_photographs_need_their_captions(sets_folder: Path) -> None:
+    settings = {"data": "openclipart", "classes": "flickr8k"}
+    with pytest.raises(InputError, match=r"captions\.tsv\.gz is missing"):
+        class_task.class_task(settings, sets_folder)
+
+
 @pytest.mark.parametrize("data", ["openclipart", "flickr8k"])
 def test_prompts_and_classified_images_are_of_other_pieces(
     tmp_path: Path, data: str
 ) -> None:
     settings = {"data": data, "classes": "openclipart", "seed": 0, "anchors": 300}
     settings |= {"reserved": 500, "pool": 50, "overlap": 0.0}
-    task = class_task(settings, tmp_path)
+    task = class_task.class_task(settings, tmp_path)
     x, _ = load_dataset("openclipart", tmp_path).read()
     from fits import split_of
 
@@ -260,26 +291,28 @@ def test_prompts_and_classified_images_are_of_other_pieces(
     if data == "openclipart":
         assert not own & seen
     assert not own & {row.tobytes() for row in x[split.pool_y]}
-    assert task.names == GROUPS
+    assert task.names == class_task.GROUPS
     assert set(task.image_labels) == set(task.prompt_labels) == set(range(7))
 
 
-def test_a_set_without_classes_is_refused(tmp_path: Path, real_folder: Path) -> None:
-    settings = {"data": "openclipart", "classes": "flickr8k"}
-    with pytest.raises(InputError, match="must be openclipart or imagenet7"):
-        class_task(settings, real_folder)
+def test_a_set_without_classes_is_refused(sets_folder: Path) -> None:
+    settings = {"data": "openclipart", "classes": "chebi20"}
+    with pytest.raises(InputError, match="flickr8k, openclipart or imagenet7"):
+        class_task.class_task(settings, sets_folder)
 
 
 @pytest.fixture
-def real_folder(tmp_path: Path) -> Path:
-    """Return a folder with a flickr8k of the official numbers, one column a side."""
-    import h5py
-
-    counts = {0: 5247, 1: 878, 2: 880, 3: 81}
-    with h5py.File(tmp_path / "flickr8k.h5", "w") as file:
-        n = sum(counts.values())
-        file["image"] = file["text"] = np.ones((n, 1), np.float32)
-        file["split"] = np.repeat(list(counts), list(counts.values()))
+def sets_folder(tmp_path: Path) -> Path:
+    """Return a folder of sets with the official numbers of rows, one column a side."""
+    sets = {
+        "flickr8k": ("image", {0: 5247, 1: 878, 2: 880, 3: 81}),
+        "chebi20": ("molecule", {1: 2883, 2: 2918}),
+    }
+    for name, (x, counts) in sets.items():
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            numbers = np.repeat(list(counts), list(counts.values()))
+            file[x] = file["text"] = np.ones((len(numbers), 1), np.float32)
+            file["split"] = numbers
     return tmp_path
 
 
@@ -333,3 +366,22 @@ def test_a_fit_is_timed_at_its_sizes(
     settings = {"method": "asif", "schedule": "full", "anchors": 10, "pool": 20}
     given = "--alone --methods asif --schedule full --n 10 --m 20"
     assert table7_time.run(settings) == given.split()
+
+
+def test_the_papers_classes_have_one_prompt_each(tmp_path: Path) -> None:
+    names = DATASETS["imagenet7"].classes
+    for side, ids in (
+        ("imagenet7/x", [f"{name}/{k}.jpg" for name in names for k in range(100)]),
+        ("imagenet7-prompts/y", [f"A photo of a {name}" for name in names]),
+    ):
+        path = tmp_path / f"{side}.h5"
+        path.parent.mkdir()
+        with h5py.File(path, "w") as file:
+            file["embeddings"] = np.eye(len(ids), 8, dtype=np.float32) + 0.1
+            file["ids"] = np.array(ids, object)
+    settings = {"data": "openclipart", "classes": "imagenet7"}
+    task = class_task.class_task(settings, tmp_path)
+    assert task.names == names
+    assert task.images.shape == (700, 8)
+    np.testing.assert_array_equal(task.image_labels, np.repeat(np.arange(7), 100))
+    np.testing.assert_array_equal(task.prompt_labels, np.arange(7))
