@@ -20,7 +20,6 @@ Default: pools of 1,000 (openclipart: 943), 3 seeds, the short schedule; 2 minut
 figure 13, whose fits it shares, else about 14 on 2 CPU cores.
 """
 
-import csv
 import dataclasses
 import functools
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ import fits_together
 import numpy as np
 import tyro
 from class_task import class_task
-from paper_tables import PRINTED
+from paper_tables import printed_rows
 from results import (
     distinct,
     mean_and_deviation,
@@ -155,12 +154,10 @@ def table_lines(records: list[dict[str, Any]]) -> list[str]:
             ]
     lines += ["", "Printed in the paper (Table 3), 700 ImageNet images of 7 classes:"]
     lines += ["", "| fitted on | method | accuracy, % |", "| --- | --- | --- |"]
-    with PRINTED.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["table"] == "3":
-                title = METHODS[row["method"]].title
-                text = f"{row['mean']} ({row['std']})"
-                lines.append(f"| {row['dataset']} | {title} | {text} |")
+    for row in printed_rows("3"):
+        title = METHODS[row["method"]].title
+        text = f"{row['mean']} ({row['std']})"
+        lines.append(f"| {row['dataset']} | {title} | {text} |")
     if "imagenet7" not in distinct(records, "classes"):
         lines += ["", "Other images and prompts: compare the order, not the figures."]
     return lines

@@ -14,7 +14,6 @@ SOTAlign for 200 steps instead of its 2,000 (the column `schedule`), about 15 mi
 2 CPU cores. `--full --seeds 3`: all of the paper's sizes and steps; hours on a CPU.
 """
 
-import csv
 import dataclasses
 import json
 import subprocess
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-from paper_tables import PRINTED
+from paper_tables import printed_rows
 from results import (
     Options,
     distinct,
@@ -121,12 +120,10 @@ def main(args: Args) -> None:
 def table_lines(records: list[dict[str, Any]]) -> list[str]:
     """Return our seconds beside the printed ones, a row a size."""
     printed: dict[tuple[str, int, int], list[str]] = {}
-    with PRINTED.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["table"] == "7":
-                sizes = dict(word.split("=") for word in row["metric"].split()[1:])
-                key = row["method"], int(sizes["N"]), int(sizes["M"])
-                printed.setdefault(key, []).append(f"{row['mean']} ({row['std']})")
+    for row in printed_rows("7"):
+        sizes = dict(word.split("=") for word in row["metric"].split()[1:])
+        key = row["method"], int(sizes["N"]), int(sizes["M"])
+        printed.setdefault(key, []).append(f"{row['mean']} ({row['std']})")
     by = ("anchors", "pool", "method", "schedule")
     found = mean_and_deviation(records, by, "seconds")
     backends = {r["environment"]["backend"] for r in records if "environment" in r}

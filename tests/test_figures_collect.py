@@ -7,6 +7,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
@@ -194,14 +195,18 @@ def test_everything_is_collected_without_running_a_cell(tmp_path: Path) -> None:
     sources = {row["source"] for row in rows}
     assert sources == {*names, "figure2_anchors_and_pool", "all_methods"}
     assert sum(row["source"] == "figure4_hubness" for row in rows) == 50
-    import pyarrow.parquet as pq
-
     assert pq.read_table(tmp_path / "all.parquet").num_rows == len(rows)
     page = (tmp_path / "tables.md").read_text()
     printed = [line for line in page.splitlines() if "| 79.25 (2.47) |" in line]
     assert len(printed) == 1
     assert printed[0].startswith("| AnchorDOT |")
     assert "Other data and encoders: compare the order" in page
+    (row,) = [line for line in page.splitlines() if line.startswith("| figure 2 |")][:1]
+    *printed, here, _ = row.split(" | ")[3:]
+    assert printed == ["63", "flickr30k"]
+    assert float(here) == pytest.approx(40, abs=0.2)
+    (row,) = [line for line in page.splitlines() if "| 2.40 |" in line]
+    assert row.endswith("| 2.40 | flickr30k | 4.70 | flickr8k |")
 
 
 def test_a_table_is_drawn_as_its_cells_are(tmp_path: Path) -> None:
