@@ -1,4 +1,4 @@
-"""AnchorDOT's students of several seeds trained as one program, for a grid of fits.
+"""Which cells of a grid of fits run together, and the seeds' students as one program.
 
 Each seed's plan is solved by itself; the trainings, whose shapes agree, are stacked.
 Every seed keeps its own order of chunks, so that its students are those of the fit by
@@ -34,32 +34,34 @@ class Prepared(NamedTuple):
     pools: distillation.Pools
 
 
-def grouping(run: Run, options: FitOptions) -> Grouping | None:
-    """Return how to run a grid's cells together; None where that was not asked for.
+def grouping(run: Run, options: FitOptions) -> Grouping:
+    """Return how to run a grid's cells: those of one fit by one process.
+
+    With `options.together` the seeds of a setting are one program too.
 
     Args:
         run: runs one cell by `fits.scorer_of`, which finds the fits made here.
         options: says whether, and where data and models lie.
     """
-    if not options.together:
-        return None
     run_many = functools.partial(
         _run_many, run=run, folder=options.data_folder, out=options.out
     )
-    return Grouping(run_many, _key)
+    return Grouping(run_many, functools.partial(_key, together=options.together))
 
 
-def _key(settings: Settings) -> tuple[Any, ...]:
-    """Return all but the seed where students are trained together, else everything."""
-    together = settings["method"] == METHOD
-    kept = (k for k in sorted(settings) if not (together and k == "seed"))
-    return tuple((name, settings[name]) for name in kept)
+def _key(settings: Settings, *, together: bool) -> tuple[Any, ...]:
+    """Return the fit's settings, without the seed where students learn together."""
+    grouped = together and settings["method"] == METHOD
+    return tuple(
+        settings[name] for name in fits.SETTINGS if not (grouped and name == "seed")
+    )
 
 
 def _run_many(
     group: Sequence[Settings], *, run: Run, folder: Path, out: Path
 ) -> list[Result]:
-    missing = [own for own in group if not fits.model_folder(own, out).is_dir()]
+    folders = {fits.model_folder(own, out): own for own in group}
+    missing = [own for path, own in folders.items() if not path.is_dir()]
     if group[0]["method"] == METHOD and len(missing) > 1:
         fit_together(missing, folder, out)
     return [run(settings) for settings in group]

@@ -16,11 +16,13 @@ import pytest
 from anchordot_jax import Config, DistillationConfig, InputError, protocol_split
 from anchordot_jax.baselines.protocol import Method
 from anchordot_jax.model import AlignedModel
+from anchordot_jax.runs import cells
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 sys.path.insert(0, str(EXPERIMENTS))
 
 import figure2_anchors_and_pool  # noqa: E402
+import figure3_overlap  # noqa: E402
 import figure5_teacher_student  # noqa: E402
 import figure13_transfer  # noqa: E402
 import fits  # noqa: E402
@@ -130,12 +132,40 @@ def test_seeds_together_are_the_fits_one_by_one(tiny: None, tmp_path: Path) -> N
 def test_only_the_seeds_of_students_are_grouped(tmp_path: Path) -> None:
     options = fits.FitOptions(out=tmp_path, together=True)
     made = fits_together.grouping(fits.run, options)
-    assert made is not None
     own, other = CELL, {**CELL, "seed": 1}
     assert made.key(own) == made.key(other)
     assert made.key(own) != made.key({**own, "anchors": 50})
     assert made.key({**own, "method": "asif"}) != made.key({**other, "method": "asif"})
-    assert fits_together.grouping(fits.run, fits.FitOptions()) is None
+    usual = fits_together.grouping(fits.run, fits.FitOptions())
+    assert usual.key(own) != usual.key(other)
+    # Cells of one fit are one task, so that no two processes make it.
+    assert usual.key(own) == usual.key({**own, "target": "flickr8k"})
+
+
+def test_a_grid_is_the_same_together_and_alone(tiny: None, tmp_path: Path) -> None:
+    rows = {}
+    for together in (False, True):
+        out = tmp_path / str(together)
+        options = fits.FitOptions(
+            data_folder=tmp_path, out=out, seeds=2, together=together
+        )
+        grid = fits.fit_grid(
+            options,
+            data=["openclipart"],
+            methods=["procrustes", "anchordot"],
+            anchors=[40],
+            pool=[60],
+        )
+        run = functools.partial(fits.run, folder=tmp_path, out=out)
+        made = fits_together.grouping(run, options)
+        records = cells.run_cells(grid, run, out, grouping=made)
+        assert [record["status"] for record in records] == ["done"] * 4
+        assert [r["together"] for r in records] == [1, 1, *[1 + together] * 2]
+        rows[together] = records
+    for alone, joint in zip(rows[False], rows[True], strict=True):
+        assert joint["result"]["mean/recall@10"] == pytest.approx(
+            alone["result"]["mean/recall@10"], abs=0.005
+        )
 
 
 def test_the_plan_of_pools_agrees_with_that_of_the_test_items(
@@ -184,11 +214,11 @@ def test_a_killed_grid_goes_on_to_the_same_table(tmp_path: Path) -> None:
     for folder in (whole, killed):
         folder.mkdir()
     script = "figure2_anchors_and_pool.py"
-    cells = killed / "cells" / "fits"
+    finished = killed / "cells" / "fits"
     started = subprocess.Popen(
         command(script, killed, *options), stdout=subprocess.DEVNULL
     )
-    while len(list(cells.glob("*.json"))) < 3:
+    while len(list(finished.glob("*.json"))) < 3:
         assert started.poll() is None
         time.sleep(0.05)
     os.kill(started.pid, signal.SIGKILL)
@@ -232,19 +262,20 @@ def test_the_short_schedule_gives_what_the_paper_chose() -> None:
     assert (full.gamma, full.distillation.dim) == ("auto", 1024)
 
 
-@pytest.mark.parametrize(
-    ("script", "options", "message"),
-    [
-        ("figure7_zero_pairs.py", ("--data", "flickr30k"), "The data set flickr30k"),
-        ("figure3_overlap.py", ("--overlap", "2"), "--overlap must be"),
-    ],
-)
-def test_bad_input_is_one_sentence(
-    tmp_path: Path, script: str, options: tuple[str, ...], message: str
-) -> None:
-    done = subprocess.run(
-        command(script, tmp_path, *options), capture_output=True, text=True, check=False
-    )
+def test_absent_data_is_one_sentence(tmp_path: Path) -> None:
+    words = command("figure7_zero_pairs.py", tmp_path, "--data", "flickr30k")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert message in done.stderr
+    assert done.stderr.startswith("The data set flickr30k")
     assert done.stderr.count("\n") == 1
+
+
+def test_bad_options_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = figure3_overlap.Args(out=tmp_path / "cells", overlap=(0, 2))
+    with pytest.raises(SystemExit) as stopped:
+        figure3_overlap.main(args)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("--overlap must be between 0 and 1")
+    assert not list(tmp_path.iterdir())
