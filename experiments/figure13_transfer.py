@@ -105,16 +105,12 @@ def draw(records: list[dict[str, Any]], docs: Path) -> None:
     found = mean_and_deviation(records, ("data", "target", "method"), VALUE)
     figure, panels = new_figure(len(targets), height=3.6)
     for axes, target in zip(panels, targets, strict=True):
-        # A set that does not go over to this one has no bars.
-        sources = [
-            data
-            for data in distinct(records, "data")
-            if (data, target, methods[0]) in found
-        ]
-        for number, data in enumerate(sources):
-            values = [found[data, target, method] for method in methods]
+        for number, data in enumerate(distinct(records, "data")):
+            # What was refused or has failed leaves its place empty.
+            known = [own for own in methods if (data, target, own) in found]
+            values = [found[data, target, method] for method in known]
             axes.bar(
-                [place + 0.4 * number for place in range(len(methods))],
+                [methods.index(method) + 0.4 * number for method in known],
                 [100 * mean for mean, _ in values],
                 0.4,
                 yerr=[100 * deviation for _, deviation in values],
@@ -122,11 +118,12 @@ def draw(records: list[dict[str, Any]], docs: Path) -> None:
                 label=f"fitted on {data}",
                 error_kw={"linewidth": 0.8},
             )
-            for method, (mean, deviation) in zip(methods, values, strict=True):
-                kept = mean / found[target, target, method][0]
+            for method, (mean, deviation) in zip(known, values, strict=True):
+                own, _ = found.get((target, target, method), (0.0, 0.0))
+                kept = f", {mean / own:.2f} of its own there" if own else ""
                 print(
                     f"{data} to {target}: {method} R@10 {100 * mean:.1f} "
-                    f"({100 * deviation:.1f}) %, {kept:.2f} of its own"
+                    f"({100 * deviation:.1f}) %{kept}"
                 )
         axes.set_xticks(
             [place + 0.2 for place in range(len(methods))],

@@ -34,6 +34,9 @@ from results import (
     write_results,
 )
 
+from anchordot_jax import load_dataset
+from anchordot_jax.comparison.named import TEST
+
 NAME = "figure2_anchors_and_pool"
 VALUE = "mean/recall@10"
 METHODS = ("contrastive", "ridge-cca", "anchordot", "anchordot-refined")
@@ -43,6 +46,8 @@ FULL = {
     "high": (500, 1000, 2000, 4000, 8000, 16000),
 }
 POOLS: tuple[int, ...] = (100, 300, 1000, 2000)
+LEFT = TEST + 200
+"""Pairs that the largest N leaves: the test pairs, and 100 rows of each pool."""
 FULL_POOLS = (100, 300, 1000, 3000, 10000)
 
 
@@ -65,7 +70,10 @@ class Args(fits.FitOptions):
 def main(args: Args) -> None:
     """Run what is missing, then write the table and the figure."""
     sizes = FULL if args.full else SMALL
-    low, high = args.low or sizes["low"], args.high or sizes["high"]
+    low = args.low or sizes["low"]
+    with one_sentence():
+        pairs = len(load_dataset(args.data, args.data_folder).pairs)
+    high = args.high or tuple(n for n in sizes["high"] if n <= pairs - LEFT)
     pools: tuple[int | None, ...] = args.pool or (
         (*FULL_POOLS, None) if args.full else POOLS
     )

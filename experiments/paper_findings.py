@@ -44,6 +44,8 @@ class Interval(NamedTuple):
 
     def line(self) -> str:
         """Return it in words."""
+        if not self.seeds:
+            return f"{self.what}: no seed has both"
         if math.isnan(self.low):
             return f"{self.what}: {self.mean:+.2f}, one seed has no interval"
         return (
@@ -65,7 +67,8 @@ class Finding(NamedTuple):
 
 def interval(what: str, values: Sequence[float]) -> Interval:
     """Return the mean of one value a seed with Student's interval."""
-    n, mean = len(values), float(np.mean(values))
+    n = len(values)
+    mean = float(np.mean(values)) if n else math.nan
     if n < 2:
         return Interval(what, mean, math.nan, math.nan, n)
     quantile = float(scipy.stats.t.ppf((1 + LEVEL) / 2, n - 1))
