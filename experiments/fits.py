@@ -152,7 +152,10 @@ def method_of(settings: Mapping[str, Any]) -> Method:
     if settings["schedule"] == "full":
         return method
     short = dataclasses.replace(method.settings, **method.short)
-    if isinstance(short, Config) and short.recipe == "paper":
+    if isinstance(short, Config):
+        if short.recipe == "refined":
+            # Its students have the dimension of what they start from.
+            return dataclasses.replace(method, settings=short)
         gamma = GAMMAS.get(settings["data"], GAMMA)
         short = dataclasses.replace(short, gamma=gamma, eta=ETA)
     if hasattr(short, "distillation"):

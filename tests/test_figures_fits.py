@@ -85,6 +85,14 @@ def test_all_rows_and_no_overlap_is_the_protocol_of_the_tables() -> None:
         np.testing.assert_array_equal(own, other)
 
 
+@pytest.mark.slow
+def test_the_refined_recipe_keeps_its_own_students(tmp_path: Path) -> None:
+    settings = {**CELL, "method": "anchordot-refined"}
+    found = fits.run(settings, folder=tmp_path, out=tmp_path)
+    # Chance is 2.5 %.
+    assert found["mean/recall@10"] > 0.08
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
