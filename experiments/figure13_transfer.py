@@ -10,8 +10,8 @@ The paper (MS-COCO to Flickr30k, recall@10): AnchorDOT 59.7 %, SOTAlign 56.7 %, 
 `--data mscoco flickr30k --full --seeds 5`. The sets need the same encoders; flickr8k
 has photographs and openclipart drawings, which is a larger step than the paper's.
 
-Default: pools of 1,000 (openclipart: 943), 3 seeds, the short schedule, about 12
-minutes on 2 CPU cores, fits shared with table 3.
+Default: pools of 1,000 (openclipart: 943), 3 seeds, the short schedule; about 8 minutes
+on 2 CPU cores after figures 2 and 3, whose fits it shares, else 15.
 """
 
 import dataclasses
