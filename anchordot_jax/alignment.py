@@ -210,6 +210,12 @@ def selection_key(config: Config) -> jax.Array:
     return Keys.of(config.seed).selection
 
 
+def training_keys(config: Config) -> tuple[jax.Array, jax.Array]:
+    """Return the random keys of a fit's students and of their chunks."""
+    keys = _Keys.of(config.seed)
+    return keys.students, keys.chunks
+
+
 def match_pools(
     data: FitData,
     config: Config,

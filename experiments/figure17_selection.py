@@ -82,12 +82,20 @@ def main(args: Args) -> None:
     ]
     records = run_grid(grid, functools.partial(run, folder=args.data_folder), args)
     write_results(NAME, records, args.docs)
-    figure, panels = new_figure(len(args.data))
+    draw(records, args.docs)
+    for record in records:
+        settings, found = record["settings"], record.get("result", {})
+        print(settings, {k: v for k, v in found.items() if k != "curve"})
+
+
+def draw(records: list[dict[str, Any]], docs: Path) -> None:
+    """Draw a panel a data set: the mean rank of seed 0 over eta, a line a gamma."""
     firsts = [
         r for r in records if r["settings"]["seed"] == 0 and r["status"] == "done"
     ]
-    # A data set that was refused leaves its panel empty.
-    for axes, record in zip(panels, firsts, strict=False):
+    firsts.sort(key=lambda record: record["settings"]["data"])
+    figure, panels = new_figure(len(firsts))
+    for axes, record in zip(panels, firsts, strict=True):
         curve = json.loads(record["result"]["curve"])
         for number, gamma in enumerate(sorted({point[0] for point in curve})):
             own = [point for point in curve if point[0] == gamma]
@@ -103,10 +111,7 @@ def main(args: Args) -> None:
         axes.set_title(record["settings"]["data"], fontsize=8)
     panels[0].set_ylabel("mean held-out rank", fontsize=8)
     panels[0].legend(fontsize=7)
-    save_figure(figure, NAME, args.docs)
-    for record in records:
-        settings, found = record["settings"], record.get("result", {})
-        print(settings, {k: v for k, v in found.items() if k != "curve"})
+    save_figure(figure, NAME, docs)
 
 
 if __name__ == "__main__":

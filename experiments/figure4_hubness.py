@@ -22,6 +22,7 @@ import tyro
 from results import (
     COLOURS,
     Options,
+    distinct,
     mean_and_deviation,
     new_figure,
     run_grid,
@@ -74,10 +75,10 @@ def run(settings: Mapping[str, Any], *, folder: Path) -> dict[str, float]:
     }
 
 
-def plot(records: list[dict[str, Any]], args: Args) -> None:
+def draw(records: list[dict[str, Any]], docs: Path) -> None:
     """Draw a panel a metric and data set; bars of both directions, with deviations."""
-    figure, panels = new_figure(2 * len(args.data))
-    places = [(data, name) for data in args.data for name in SHOWN]
+    places = [(data, name) for data in distinct(records, "data") for name in SHOWN]
+    figure, panels = new_figure(len(places))
     for axes, (data, name) in zip(panels, places, strict=True):
         for side, way in enumerate(("x2y", "y2x")):
             found = mean_and_deviation(records, ("data", "rule"), f"{way}/{name}")
@@ -97,7 +98,7 @@ def plot(records: list[dict[str, Any]], args: Args) -> None:
         )
         axes.set_title(f"{data}: {SHOWN[name]}", fontsize=8)
     panels[0].legend(fontsize=8)
-    save_figure(figure, NAME, args.docs)
+    save_figure(figure, NAME, docs)
 
 
 def main(args: Args) -> None:
@@ -112,7 +113,7 @@ def main(args: Args) -> None:
     )
     records = run_grid(grid, functools.partial(run, folder=args.data_folder), args)
     write_results(NAME, records, args.docs)
-    plot(records, args)
+    draw(records, args.docs)
     for data in args.data:
         print(f"{data}: rule, skewness x2y, y2x, recall@10 x2y, y2x (%)")
         for rule in RULES:

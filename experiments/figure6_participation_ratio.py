@@ -21,6 +21,7 @@ from results import (
     COLOURS,
     MARKERS,
     Options,
+    distinct,
     mean_and_deviation,
     new_figure,
     run_grid,
@@ -70,14 +71,19 @@ def main(args: Args) -> None:
     )
     records = run_grid(grid, functools.partial(run, folder=args.data_folder), args)
     write_results(NAME, records, args.docs)
-    figure, panels = new_figure(len(args.anchors))
-    for axes, n in zip(panels, args.anchors, strict=True):
+    draw(records, args.docs)
+
+
+def draw(records: list[dict[str, Any]], docs: Path) -> None:
+    """Draw and print a panel an N: the ratio over gamma, a line a side."""
+    (data,) = distinct(records, "data")
+    sizes = distinct(records, "anchors")
+    figure, panels = new_figure(len(sizes))
+    for axes, n in zip(panels, sizes, strict=True):
         for number, side in enumerate("xy"):
             found = mean_and_deviation(
                 records, ("anchors", "gamma"), f"participation_{side}"
             )
-            if (n, GAMMAS[0]) not in found:
-                continue
             values = [found[n, gamma][0] for gamma in GAMMAS]
             axes.plot(
                 GAMMAS,
@@ -88,15 +94,15 @@ def main(args: Args) -> None:
             )
             highest = GAMMAS[values.index(max(values))]
             print(
-                f"{args.data}, N = {n}, {side}: "
+                f"{data}, N = {n}, {side}: "
                 + " ".join(f"{v:.0f}" for v in values)
                 + f"; highest at gamma = {highest:g}"
             )
-        axes.set_title(f"{args.data}, N = {n}", fontsize=8)
+        axes.set_title(f"{data}, N = {n}", fontsize=8)
         axes.set_xlabel("gamma", fontsize=8)
     panels[0].set_ylabel("participation ratio", fontsize=8)
     panels[0].legend(fontsize=8)
-    save_figure(figure, NAME, args.docs)
+    save_figure(figure, NAME, docs)
 
 
 if __name__ == "__main__":

@@ -71,15 +71,19 @@ def print_table(args: Table, *, number: int) -> None:
     print("\n".join(printed_lines(number, args.data)))
 
 
+def printed_rows(table: str) -> list[dict[str, str]]:
+    """Return what the papers print in a table, or a figure such as `figure 4`."""
+    with PRINTED.open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if row["table"] == table]
+
+
 def printed_lines(number: int, measured_on: str) -> list[str]:
     """Return the paper's own table, and how its data differ from those measured on."""
     figures: dict[tuple[str, str], dict[str, str]] = {}
-    with PRINTED.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["table"] == str(number):
-                text = row["mean"] + (f" ({row['std']})" if row["std"] else "")
-                own = figures.setdefault((row["dataset"], row["method"]), {})
-                own[row["metric"]] = text
+    for row in printed_rows(str(number)):
+        text = row["mean"] + (f" ({row['std']})" if row["std"] else "")
+        own = figures.setdefault((row["dataset"], row["method"]), {})
+        own[row["metric"]] = text
     lines = [f"Printed in the paper (Table {number}):", ""]
     lines += _markdown_head(["data", "method", *summary.RECALLS])
     for (dataset, method), own in figures.items():

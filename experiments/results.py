@@ -21,8 +21,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from anchordot_jax import InputError, files
+from anchordot_jax.baselines.registry import METHODS
 from anchordot_jax.runs import cells
-from anchordot_jax.runs.cells import Cell, Progress, Run
+from anchordot_jax.runs.cells import Cell, Grouping, Progress, Run
 
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -56,7 +57,13 @@ def one_sentence() -> Iterator[None]:
         raise SystemExit(2) from None
 
 
-def run_grid(grid: Sequence[Cell], run: Run, options: Options) -> list[dict[str, Any]]:
+def run_grid(
+    grid: Sequence[Cell],
+    run: Run,
+    options: Options,
+    *,
+    grouping: Grouping | None = None,
+) -> list[dict[str, Any]]:
     """Return the records of a grid; what is missing is run, and progress printed.
 
     Bad input ends the script with one sentence and exit code 2.
@@ -65,11 +72,18 @@ def run_grid(grid: Sequence[Cell], run: Run, options: Options) -> list[dict[str,
         if options.seeds < 1 or options.processes < 1:
             raise InputError("--seeds and --processes must be at least 1.")
         if options.processes == 1:
-            records = cells.run_cells(grid, run, options.out, report=_tell)
+            records = cells.run_cells(
+                grid, run, options.out, grouping=grouping, report=_tell
+            )
         else:
             with cells.local_workers(options.processes) as workers:
                 records = cells.run_cells(
-                    grid, run, options.out, workers=workers, report=_tell
+                    grid,
+                    run,
+                    options.out,
+                    grouping=grouping,
+                    workers=workers,
+                    report=_tell,
                 )
         refused = [r for r in records if r["status"] != "done"]
         if refused and all(r["status"] == "refused" for r in records):
@@ -141,6 +155,49 @@ def write_results(name: str, records: Sequence[Mapping[str, Any]], docs: Path) -
     print(f"{docs / name}.csv written, {len(rows)} rows")
 
 
+def read_results(name: str, docs: Path) -> list[dict[str, Any]]:
+    """Return records as a figure draws them, from NAME.csv alone.
+
+    Every column is a setting and a result too, since a table does not tell them apart.
+
+    Raises:
+        InputError: there is no such table.
+    """
+    path = docs / f"{name}.csv"
+    if not path.is_file():
+        raise InputError(f"{path} is missing; run experiments/{name}.py first.")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [{k: _value(v) for k, v in row.items()} for row in csv.DictReader(file)]
+    return [
+        {"experiment": row.get("experiment", name), "status": "done"}
+        | {"settings": row, "result": row}
+        for row in rows
+    ]
+
+
+def _value(text: str) -> str | int | float | None:
+    """Return a CSV field as a number where it is one, None where it is empty."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text or None
+
+
+def distinct(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """Return the values of a setting among the finished cells.
+
+    Sorted, methods as they are registered, None last: what is drawn of the cells and
+    of their table is the same.
+    """
+    done = (record for record in records if record["status"] == "done")
+    values = {record["settings"][name] for record in done}
+    order = {method: place for place, method in enumerate(METHODS)}
+    return sorted(
+        values,
+        key=lambda own: (own is None, order.get(own, -1), 0 if own is None else own),
+    )
+
+
 def mean_and_deviation(
     records: Sequence[Mapping[str, Any]], by: Sequence[str], value: str
 ) -> dict[tuple[Any, ...], tuple[float, float]]:
@@ -165,6 +222,31 @@ def new_figure(panels: int, *, height: float = 3.0) -> tuple[Figure, list[Any]]:
         axes.grid(linewidth=0.3)
         axes.tick_params(labelsize=8)
     return figure, list(row)
+
+
+def curves(
+    axes: Any, records: Sequence[Mapping[str, Any]], along: str, value: str
+) -> None:
+    """Draw a line a method over a setting, in %, with deviations over the seeds."""
+    found = mean_and_deviation(records, ("method", along), value)
+    for number, method in enumerate(distinct(records, "method")):
+        points = sorted(
+            (place, own)
+            for (own_method, place), own in found.items()
+            if own_method == method
+        )
+        axes.errorbar(
+            [place for place, _ in points],
+            [100 * mean for _, (mean, _) in points],
+            yerr=[100 * deviation for _, (_, deviation) in points],
+            color=COLOURS[number % len(COLOURS)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=4,
+            linewidth=1.2,
+            capsize=2,
+            label=METHODS[method].title,
+        )
+    axes.set_xlabel(along, fontsize=8)
 
 
 def save_figure(figure: Figure, name: str, docs: Path) -> None:
