@@ -74,12 +74,13 @@ class NearestTraining(NamedTuple):
         return images
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        """Return the training embedding of the highest cosine with each code."""
-        return self.training[self.nearest(codes)]
+        """Return the training embedding nearest to each code.
 
-    def nearest(self, codes: np.ndarray) -> np.ndarray:
-        """Return which training image that is, `[n]`."""
-        return np.argmax(codes @ self.training.T, axis=1)
+        By the cosine less the training mean, which all codes are near to.
+        """
+        center = self.training.mean(axis=0)
+        cosines = _cosines(codes - center, self.training - center)
+        return self.training[np.argmax(cosines, axis=1)]
 
 
 class Probe(NamedTuple):
@@ -102,7 +103,7 @@ def fit_converter(shared: np.ndarray, codes: np.ndarray, *, seed: int) -> Any:
         alpha=1e-3,
         early_stopping=True,
         n_iter_no_change=5,
-        max_iter=100,
+        max_iter=40,
         random_state=seed,
     )
     converter = TransformedTargetRegressor(network, transformer=StandardScaler())
@@ -151,8 +152,13 @@ def probe(
         )
     codes_train = decoder.encode(images_train)
     own = decoder.encode(images_test)
-    converter = fit_converter(shared_train, codes_train, seed=seed)
-    made = {"x": converter.predict(shared_x), "y": converter.predict(shared_y)}
+    # A network learns slowly from coordinates much smaller than 1.
+    scale = np.sqrt(shared_train.shape[1])
+    converter = fit_converter(scale * shared_train, codes_train, seed=seed)
+    made = {
+        side: converter.predict(scale * shared)
+        for side, shared in (("x", shared_x), ("y", shared_y))
+    }
     center = codes_train.mean(axis=0)
     metrics: dict[str, float] = {f"code_recall@{K}/chance": min(1.0, K / len(own))}
     for side, codes in made.items():

@@ -90,7 +90,7 @@ class Args(Options):
     """Rows of each pool at most."""
     epochs: int = 60
     """Of AnchorDOT's students."""
-    picture_epochs: int = 40
+    picture_epochs: int = 30
     """Of the autoencoder."""
     seeds: int = 3
     full: bool = False

@@ -28,7 +28,7 @@ SIDE = 64
 WIDTHS = (16, 32, 64, 64)
 SMALL = SIDE // 2 ** len(WIDTHS)
 BATCH = 64
-LEARNING_RATE = 2e-3
+LEARNING_RATE = 1e-3
 PACKAGE = (
     "install Debian's openclipart-png and name /usr/share/openclipart/png, or a folder "
     "of pictures named by the data set's ids"
@@ -36,7 +36,7 @@ PACKAGE = (
 
 
 class Autoencoder(nnx.Module):
-    """Pictures `[n, 64, 64, 3]` of 0 to 1 to codes `[n, c]` and back."""
+    """Pictures `[n, 64, 64, 3]`, less their mean, to codes `[n, c]` and back."""
 
     def __init__(self, dim: int, *, rngs: nnx.Rngs) -> None:
         ends = (3, *WIDTHS)
@@ -54,19 +54,19 @@ class Autoencoder(nnx.Module):
     def encode(self, pictures: jax.Array) -> jax.Array:
         """Return the codes."""
         for layer in self.down:
-            pictures = nnx.relu(layer(pictures))
+            pictures = nnx.gelu(layer(pictures))
         return self.to_code(pictures.reshape(len(pictures), -1))
 
     def decode(self, codes: jax.Array) -> jax.Array:
         """Return the pictures."""
-        hidden = nnx.relu(self.from_code(codes))
+        hidden = nnx.gelu(self.from_code(codes))
         pictures = hidden.reshape(len(codes), SMALL, SMALL, WIDTHS[-1])
         for layer in self.up:
             pictures = jnp.repeat(jnp.repeat(pictures, 2, axis=1), 2, axis=2)
             pictures = layer(pictures)
             if layer is not self.up[-1]:
-                pictures = nnx.relu(pictures)
-        return nnx.sigmoid(pictures)
+                pictures = nnx.gelu(pictures)
+        return pictures
 
 
 class PictureDecoder(NamedTuple):
@@ -74,14 +74,17 @@ class PictureDecoder(NamedTuple):
 
     graph: Any
     params: Any
+    mean: np.ndarray
+    """Of the training pictures, `[64, 64, 3]`."""
 
     def encode(self, images: np.ndarray) -> np.ndarray:
-        """Return the codes of pictures `[n, 64, 64, 3]`."""
-        return self._in_batches(_encode, images)
+        """Return the codes of pictures `[n, 64, 64, 3]` of 0 to 1."""
+        return self._in_batches(_encode, images - self.mean)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Return the pictures of codes."""
-        return self._in_batches(_decode, np.asarray(codes, np.float32))
+        made = self._in_batches(_decode, np.asarray(codes, np.float32))
+        return np.clip(made + self.mean, 0, 1)
 
     def _in_batches(self, function: Any, rows: np.ndarray) -> np.ndarray:
         parts = []
@@ -105,7 +108,7 @@ def _decode(graph: Any, params: Any, codes: jax.Array) -> jax.Array:
 
 
 def train(
-    pictures: np.ndarray, *, dim: int = 128, epochs: int = 40, seed: int = 0
+    pictures: np.ndarray, *, dim: int = 128, epochs: int = 30, seed: int = 0
 ) -> PictureDecoder:
     """Return an autoencoder trained on pictures `[n, 64, 64, 3]` of 0 to 1."""
     graph, params = nnx.split(Autoencoder(dim, rngs=nnx.Rngs(seed)), nnx.Param)
@@ -121,9 +124,10 @@ def train(
         updates, new = optimizer.update(jax.grad(loss)(params), state, params)
         return optax.apply_updates(params, updates), new
 
+    mean = pictures.mean(axis=0)
     for batch in _batches(pictures, epochs, seed):
-        params, state = step(params, state, batch)
-    return PictureDecoder(graph, params)
+        params, state = step(params, state, batch - mean)
+    return PictureDecoder(graph, params, mean)
 
 
 def _batches(pictures: np.ndarray, epochs: int, seed: int) -> Iterator[np.ndarray]:
