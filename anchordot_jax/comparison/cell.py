@@ -55,7 +55,7 @@ def run_cell(
     start, start_cpu = time.perf_counter(), time.process_time()
     try:
         with peak_memory() as peak:
-            chosen = _choose(method, problem, settings, seed)
+            chosen = choose_settings(method, problem, settings, seed=seed)
             tuned = time.perf_counter()
             scorer = method.fit(
                 problem.anchors,
@@ -141,9 +141,10 @@ def score(scorer: Scorer, problem: Problem) -> dict[str, Retrieval]:
     }
 
 
-def _choose(
-    method: Method, problem: Problem, settings: Any, seed: int
+def choose_settings(
+    method: Method, problem: Problem, settings: Any, *, seed: int
 ) -> tuning.Choice:
+    """Return the settings that held-out anchors choose; no test item is read."""
     key = jax.random.fold_in(jax.random.key(seed), 1)
     if method.choose is not None:
         chosen, n_heldout = method.choose(

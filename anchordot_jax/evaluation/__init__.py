@@ -1,4 +1,4 @@
-"""Evaluation of aligned embeddings: retrieval, hubness and spectra."""
+"""Evaluation of aligned embeddings: retrieval, classes, hubness and spectra."""
 
 from anchordot_jax.evaluation.bootstrap import Interval, bootstrap_mean
 from anchordot_jax.evaluation.hubness import k_occurrence, skewness
@@ -18,13 +18,17 @@ from anchordot_jax.evaluation.spectrum import (
     participation_ratio,
     participation_ratio_of_spectrum,
 )
+from anchordot_jax.evaluation.zero_shot import ZeroShot, class_embeddings, classify
 
 __all__ = [
     "Interval",
     "PairedRows",
     "Retrieval",
+    "ZeroShot",
     "bootstrap_mean",
     "chance_recall",
+    "class_embeddings",
+    "classify",
     "evaluate",
     "expected_rank",
     "hits_at_k",
