@@ -148,7 +148,7 @@ def read_pictures(
         folder: of pictures named by the names, with or without a suffix.
         names: the ids of a data set.
         kept: a .npz file that is read where it is of the same names, and written
-            otherwise: some drawings have 100 million pixels.
+            otherwise: thousands of large drawings take minutes.
 
     Raises:
         InputError: there is no such folder, or no picture of any name in it.
@@ -176,11 +176,12 @@ def read_pictures(
 
 def _drawing(path: Path) -> Image.Image | None:
     with warnings.catch_warnings():
-        # Pillow warns of pictures so large that they may be an attack.
         warnings.simplefilter("ignore")
+        # Pictures so large take gigabytes, and are left out as the report does.
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
             return prepare(path)
-        except Rejected:
+        except (Rejected, Image.DecompressionBombWarning):
             return None
 
 
