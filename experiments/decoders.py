@@ -36,10 +36,12 @@ project:
     )
 """
 
+import warnings
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
@@ -107,7 +109,10 @@ def fit_converter(shared: np.ndarray, codes: np.ndarray, *, seed: int) -> Any:
         random_state=seed,
     )
     converter = TransformedTargetRegressor(network, transformer=StandardScaler())
-    return converter.fit(shared, codes)
+    with warnings.catch_warnings():
+        # So many passes are the schedule, settled or not.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return converter.fit(shared, codes)
 
 
 def probe(

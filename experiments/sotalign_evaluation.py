@@ -22,7 +22,7 @@ SOTAlign's README prints no figures; AnchorDOT's Table 1 has a SOTAlign row, whi
 `table1_image_text.py` prints. Expected here: ridge CCA close to SOTAlign, and all
 methods falling with the noise, the contrastive fit by most.
 
-With the default sizes about 35 minutes on 2 CPU cores, most of them SOTAlign's: pools
+With the default sizes about 40 minutes on 2 CPU cores, most of them SOTAlign's: pools
 of 1,000 rows, shorter schedules, 3 seeds. `--full` takes whole pools, the methods' own
 schedules and 5 seeds, most of a day on a CPU.
 """

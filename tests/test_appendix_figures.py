@@ -148,12 +148,14 @@ def test_examples_are_drawn_by_the_rule() -> None:
     rng = np.random.default_rng(1)
     gallery = rng.normal(size=(40, 60)).astype(np.float32)
     gallery /= np.linalg.norm(gallery, axis=1, keepdims=True)
-    # The first 25 are their own partners; the others look for the opposite.
-    queries = np.concatenate([gallery[:25], -gallery[25:]])
+    # The first 25 are their own partners, the last 14 look for the opposite, and one
+    # finds another first and its partner second: it is neither right nor wrong.
+    queries = np.concatenate([gallery[:25], gallery[25:26], -gallery[26:]])
+    queries[25] = 0.5 * gallery[25] + gallery[0]
     rows = np.arange(100, 140)
     found = examples(queries, gallery, rows, shown=3, seed=0)
     assert found["right"] == 25 / 40
-    assert found["wrong"] == 15 / 40
+    assert found["wrong"] == 14 / 40
     drawn = json.loads(found["examples"])
     assert [each["kind"] for each in drawn] == ["right"] * 3 + ["wrong"] * 3
     for each in drawn:
@@ -164,6 +166,8 @@ def test_examples_are_drawn_by_the_rule() -> None:
     assert found == examples(queries, gallery, rows, shown=3, seed=0)
     other = examples(queries, gallery, rows, shown=3, seed=1)
     assert other["examples"] != found["examples"]
+    every = json.loads(examples(queries, gallery, rows, shown=40, seed=0)["examples"])
+    assert {each["query"] for each in every} == {*range(100, 140)} - {125}
 
 
 def test_texts_beside_the_data_are_read_by_row(tmp_path: Path) -> None:
