@@ -10,7 +10,7 @@ figures printed): recall rises with alpha, and no structure term ever improves i
 start, the product of the marginals, and the costs' scales, their means, are not in the
 paper; the problem is not convex.
 
-With the default sizes about 12 minutes on 2 CPU cores; `--full` takes 2,000 rows of
+With the default sizes about 10 minutes on 2 CPU cores; `--full` takes 2,000 rows of
 each pool, the paper's schedule and 5 seeds, hours on a CPU.
 """
 

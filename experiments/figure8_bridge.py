@@ -8,7 +8,7 @@ else is AnchorDOT's own. The paper (Flickr30k and MS-COCO, no figures printed): 
 skewness, and a recall@10 that is considerably lower. Shown beside it: the plan's
 recall over eta, as eta is in units of another cost's median.
 
-With the default sizes about 3 minutes on 2 CPU cores; `--full` takes hours on a CPU.
+With the default sizes about 4 minutes on 2 CPU cores; `--full` takes hours on a CPU.
 """
 
 import functools

@@ -19,7 +19,7 @@ The paper (caption-FFHQ, StyleGAN2 with e4e) shows pictures and prints no figure
 to put those networks here says `decoders.py`. Expected here: y above chance and well
 below x, and shuffled anchors at chance.
 
-With the default sizes about 10 minutes on 2 CPU cores, and 3 more the first time that
+With the default sizes about 15 minutes on 2 CPU cores, and 3 more the first time that
 pictures are read; `--full` takes whole pools, 200 epochs and 5 seeds.
 """
 
