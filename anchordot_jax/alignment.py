@@ -212,7 +212,7 @@ def selection_key(config: Config) -> jax.Array:
 
 def training_keys(config: Config) -> tuple[jax.Array, jax.Array]:
     """Return the random keys of a fit's students and of their chunks."""
-    keys = _Keys.of(config.seed)
+    keys = Keys.of(config.seed)
     return keys.students, keys.chunks
 
 

@@ -87,8 +87,8 @@ footer { margin-top: 2rem; padding-bottom: 2rem; font-size: .88rem; color: #3d3d
 """
 
 
-def page(report: Report) -> str:
-    """Return the whole page."""
+def page(report: Report, *, made_by: str = "anchordot report") -> str:
+    """Return the whole page; its last line says what made it."""
     links = "".join(
         f'<li><a href="#{section.name}">{escape(section.title)}</a></li>'
         for section in report.sections
@@ -115,7 +115,7 @@ def page(report: Report) -> str:
 <main id="main">
 {body}
 </main>
-<footer><p>Made by anchordot report.</p></footer>
+<footer><p>Made by {escape(made_by)}.</p></footer>
 </body>
 </html>
 """

@@ -10,6 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from anchordot_jax.encoders.base import Rejected
+from anchordot_jax.encoders.images import decode
 from anchordot_jax.encoders.libraries.rdkit import quiet_chem
 from anchordot_jax.errors import InputError
 from anchordot_jax.extras import needs
@@ -20,8 +22,6 @@ THUMBNAIL = 160
 """Largest side of a thumbnail, in pixels."""
 DRAWING = (170, 130)
 TEXT_LENGTH = 160
-DAMAGED = (OSError, ValueError, SyntaxError, EOFError, ArithmeticError)
-"""What Pillow raises at a damaged picture."""
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 
 
@@ -90,9 +90,11 @@ def unread_pictures(shown: Sequence[Examples]) -> list[Block]:
 def thumbnail(folder: Path, name: str) -> str | None:
     """Return an <img> of the picture of a name, or nothing where there is none.
 
+    What is transparent is white.
+
     None, where there is one that cannot be read.
     """
-    path = _picture(folder, name)
+    path = picture_path(folder, name)
     if path is None:
         return ""
     image = needs("PIL.Image", extra="images", what="Showing images")
@@ -100,9 +102,8 @@ def thumbnail(folder: Path, name: str) -> str | None:
         with warnings.catch_warnings():
             # Pillow warns of pictures so large that they may be an attack.
             warnings.simplefilter("error", image.DecompressionBombWarning)
-            with image.open(path) as opened:
-                small = opened.convert("RGB")
-    except (image.DecompressionBombError, image.DecompressionBombWarning, *DAMAGED):
+            small = decode(path)
+    except (Rejected, image.DecompressionBombWarning):
         return None
     small.thumbnail((THUMBNAIL, THUMBNAIL))
     out = io.BytesIO()
@@ -114,8 +115,11 @@ def thumbnail(folder: Path, name: str) -> str | None:
     )
 
 
-def _picture(folder: Path, name: str) -> Path | None:
-    """Return the file of a name inside the folder, with or without its suffix."""
+def picture_path(folder: Path, name: str) -> Path | None:
+    """Return the file of a name inside the folder, with or without its suffix.
+
+    None where there is none.
+    """
     root = folder.resolve()
     for suffix in ("", *SUFFIXES):
         try:

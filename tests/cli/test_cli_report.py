@@ -1,6 +1,8 @@
 """`anchordot report` as a stranger types it: the page, without a browser."""
 
+import base64
 import html.parser
+import io
 import json
 import re
 import shutil
@@ -284,6 +286,15 @@ def test_a_picture_outside_the_folder_is_not_shown(tmp_path: Path) -> None:
         Image.new("RGB", (8, 8)).save(tmp_path / place)
     assert str(thumbnail(tmp_path / "in", "fine")).startswith("<img ")
     assert thumbnail(tmp_path / "in", "../secret") == ""
+
+
+def test_transparent_parts_of_a_picture_are_white(tmp_path: Path) -> None:
+    Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(tmp_path / "drawing.png")
+    shown = str(thumbnail(tmp_path, "drawing"))
+    encoded = re.search(r"base64,([^\"]+)", shown)
+    assert encoded is not None
+    with Image.open(io.BytesIO(base64.b64decode(encoded[1]))) as made:
+        assert min(made.getpixel((4, 4))) > 250
 
 
 def test_without_the_files_the_rest_is_there(
