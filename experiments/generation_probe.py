@@ -295,7 +295,7 @@ def findings(records: Sequence[Mapping[str, Any]]) -> list[Finding]:
             "It serves texts less well than images.", below, stated="lower", unit=unit
         ),
         judge(
-            "It does so with mismatched anchors too.",
+            "A control that should not hold: with mismatched anchors too.",
             control,
             stated="higher",
             unit=unit,
