@@ -24,19 +24,18 @@ with hubs corrected. About a minute of processor time a data set and seed.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import scipy.stats
 import tyro
 from results import Options, run_grid, write_results
 from search_variants import HELD_OUT, Given, all_variants
 
 from anchordot_jax.comparison.named import named_problem
+from anchordot_jax.comparison.summary import student_interval
 from anchordot_jax.runs import cells
 
 NAME = "beyond_search"
@@ -83,11 +82,8 @@ def difference(
 ) -> tuple[float, float]:
     """Return the mean over the seeds of a paired difference, and half its interval."""
     values = [own[f"{name}/{metric}"] - own[f"{base}/{metric}"] for own in results]
-    n = len(values)
-    if n < 2:
-        return float(np.mean(values)), math.nan
-    quantile = float(scipy.stats.t.ppf(0.975, n - 1))
-    return float(np.mean(values)), quantile * float(np.std(values, ddof=1)) / n**0.5
+    mean, _, high = student_interval(values)
+    return mean, high - mean
 
 
 def base_of(name: str) -> str:

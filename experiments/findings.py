@@ -10,12 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from scipy import stats
-
 from anchordot_jax import files
-
-LEVEL = 0.95
+from anchordot_jax.comparison.summary import student_interval
 
 Verdict = Literal["as stated", "contradicted", "not decided"]
 
@@ -86,13 +82,11 @@ def difference(
     seeds = sorted(own.keys() & compared.keys())
     if not seeds:
         return None
-    found = scale * np.array([own[seed] - compared[seed] for seed in seeds])
-    mean = float(found.mean())
+    found = [scale * (own[seed] - compared[seed]) for seed in seeds]
+    mean, low, high = student_interval(found)
     if len(seeds) == 1:
         return Difference(what, mean, None, None, 1)
-    error = float(found.std(ddof=1)) / len(seeds) ** 0.5
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(seeds) - 1)) * error
-    return Difference(what, mean, mean - half, mean + half, len(seeds))
+    return Difference(what, mean, low, high, len(seeds))
 
 
 def _by_seed(

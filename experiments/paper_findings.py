@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-import scipy.stats
 from figure2_anchors_and_pool import panels_of
 from results import distinct, read_results
 
 from anchordot_jax.comparison.named import TEST
+from anchordot_jax.comparison.summary import student_interval
 from anchordot_jax.evaluation import chance_recall
 
 Records = list[dict[str, Any]]
 Verdict = Literal["confirmed", "contradicted", "not decided", "not run yet"]
-LEVEL = 0.95
 TEN = "mean/recall@10"
 WAYS = ("x2y", "y2x")
 SAME = 2.0
@@ -67,13 +65,7 @@ class Finding(NamedTuple):
 
 def interval(what: str, values: Sequence[float]) -> Interval:
     """Return the mean of one value a seed with Student's interval."""
-    n = len(values)
-    mean = float(np.mean(values)) if n else math.nan
-    if n < 2:
-        return Interval(what, mean, math.nan, math.nan, n)
-    quantile = float(scipy.stats.t.ppf((1 + LEVEL) / 2, n - 1))
-    half = quantile * float(np.std(values, ddof=1)) / math.sqrt(n)
-    return Interval(what, mean, mean - half, mean + half, n)
+    return Interval(what, *student_interval(values), len(values))
 
 
 def by_seed(records: Records, value: str, **settings: Any) -> dict[int, float]:

@@ -42,6 +42,20 @@ class Row(NamedTuple):
     """Largest peak, in bytes."""
 
 
+def student_interval(values: Sequence[float]) -> Interval:
+    """Return the mean of one value a seed with Student's 95 % interval.
+
+    NaN without a value; the interval's ends are NaN for a single one.
+    """
+    n = len(values)
+    mean = float(np.mean(values)) if n else math.nan
+    if n < 2:
+        return Interval(mean, math.nan, math.nan)
+    quantile = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
+    half = quantile * float(np.std(values, ddof=1)) / math.sqrt(n)
+    return Interval(mean, mean - half, mean + half)
+
+
 def summarize(
     results: Iterable[Mapping[str, Any]], *, reference: str, one_split: bool
 ) -> list[Row]:
@@ -114,13 +128,9 @@ def _over_seeds(
     pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
 ) -> Interval:
     """Return Student's interval of the seeds' paired differences."""
-    differences = [_value(own, MEAN) - _value(base, MEAN) for own, base in pairs]
-    mean, n = float(np.mean(differences)), len(differences)
-    if n < 2:
-        return Interval(mean, math.nan, math.nan)
-    quantile = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
-    half = quantile * float(np.std(differences, ddof=1)) / math.sqrt(n)
-    return Interval(mean, mean - half, mean + half)
+    return student_interval(
+        [_value(own, MEAN) - _value(base, MEAN) for own, base in pairs]
+    )
 
 
 def _resampled(
