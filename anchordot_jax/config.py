@@ -43,16 +43,17 @@ class CouplingConfig:
     tolerance: float = 1e-4
     """Stop when the L1 error of the plan's column marginal falls below this."""
     max_iterations: int = 1000
-    """Stop after this many Sinkhorn iterations, converged or not."""
+    """Stop after this many Sinkhorn iterations, converged or not; a warm start by
+    epsilon may take as many at each of its regularisations."""
     overrelaxation: float = 1.5
     """Step length omega of the potentials' updates; 1 is plain Sinkhorn. Falls back
     to 1 by itself when the error grows."""
     check_every: int = 10
     """Sinkhorn iterations between two looks at the marginal error."""
     cost_memory: int | None = None
-    """Bytes the stored cost may take; the plan made of it takes as many. Rows of the
-    cost that do not fit are recomputed tile by tile and never stored. None: 1 GiB on a
-    CPU, 0 on accelerators."""
+    """Bytes the stored cost may take; the plan made of it takes as many, or twice as
+    many with rho. Rows of the cost that do not fit are recomputed tile by tile and
+    never stored. None: 1 GiB on a CPU, 0 on accelerators."""
     anderson: int | None = None
     """Iterations that Anderson acceleration extrapolates from, in the place of
     over-relaxation, which must be 1 then. None: no such acceleration."""
@@ -88,6 +89,12 @@ class CouplingConfig:
                 f"coupling.anderson {self.anderson} takes the place of "
                 f"over-relaxation; set coupling.overrelaxation to 1, got "
                 f"{self.overrelaxation!r}."
+            )
+        every = min(self.check_every, self.max_iterations)
+        if every <= self.anderson:
+            raise InputError(
+                f"coupling.anderson {self.anderson} extrapolates between two looks at "
+                f"the error, so coupling.check_every must be larger, got {every}."
             )
 
 
@@ -160,6 +167,11 @@ class Config:
         _set(self, "seed", int(self.seed))
         check_setting(self.seed < 2**32, "seed", "below 2**32", self.seed)
         _check_count("bank_size", self.bank_size, 0)
+        if self.rho is not None and self.coupling.anderson is not None:
+            raise InputError(
+                f"coupling.anderson is {self.coupling.anderson}, but marginals that "
+                f"rho softens are solved by plain iterations; leave out one of the two."
+            )
         if self.recipe == "refined":
             self._check_only_paper()
 

@@ -209,8 +209,10 @@ def _read_cost(cost: Array, h: Array, own: Array, eps: Array, axis: int) -> Arra
     expand = 1 if axis == 1 else 0
 
     def total(shift: Array) -> Array:
-        z = (h + jnp.expand_dims(shift, expand) - cost) / eps
-        return jnp.sum(jnp.exp(z), axis=axis)
+        # Vectors are divided before they meet the cost: XLA would write the divisor,
+        # and their sum, as arrays of its size.
+        potentials = h / eps + jnp.expand_dims(shift / eps, expand)
+        return jnp.sum(jnp.exp(potentials - cost * (1 / eps)), axis=axis)
 
     def around_maximum(_: Array) -> Array:
         top = jnp.max(h - cost, axis=axis)

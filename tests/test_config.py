@@ -277,6 +277,20 @@ def test_one_acceleration_at_a_time():
     assert CouplingConfig(anderson=5, overrelaxation=1).anderson == 5
 
 
+def test_anderson_needs_iterations_between_two_looks() -> None:
+    with pytest.raises(InputError, match=r"check_every must be larger, got 5\.$"):
+        CouplingConfig(anderson=5, overrelaxation=1, check_every=5)
+    with pytest.raises(InputError, match=r"check_every must be larger, got 3\.$"):
+        CouplingConfig(anderson=4, overrelaxation=1, max_iterations=3)
+
+
+@pytest.mark.parametrize("rho", ["auto", 0.3])
+def test_anderson_and_rho_are_refused_before_any_work(rho: str | float) -> None:
+    coupling = CouplingConfig(anderson=3, overrelaxation=1)
+    with pytest.raises(InputError, match=r"^coupling.anderson is 3, but .* rho"):
+        Config(rho=rho, coupling=coupling)
+
+
 def test_no_rho_has_one_value():
     """Inf is the balanced problem, as None is: equal fits have equal digests."""
     assert Config(rho=INF) == Config(rho=None) == Config()

@@ -44,7 +44,8 @@ def sweep(
         rhos: the values of rho.
         together: whether to solve all in one program mapped over the settings, which
             keeps an accelerator busy. One by one is the same answer, some ten times
-            sooner on a CPU, whose caches hold one plan but not 25.
+            sooner on a CPU, whose caches hold one plan but not 25, and within the
+            config's `cost_memory`.
         config: threshold and iterations.
     """
     grid = [(epsilon, rho) for epsilon in epsilons for rho in rhos]

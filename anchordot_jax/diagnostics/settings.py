@@ -26,8 +26,9 @@ class UnbalancedConfig:
     check_every: int = 10
     """Iterations between two looks at the error."""
     cost_memory: int | None = None
-    """Bytes the cost matrix may take. Above it the cost is recomputed tile by tile
-    and never stored. None: 1 GiB on a CPU, 0 on accelerators."""
+    """Bytes the stored cost may take; the plan made of it takes twice as many. Rows of
+    the cost that do not fit are recomputed tile by tile and never stored. None: 1 GiB
+    on a CPU, 0 on accelerators."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

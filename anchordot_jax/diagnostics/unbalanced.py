@@ -64,8 +64,8 @@ def solve_many(
 ) -> Unbalanced:
     """Return the optima of several (eps, rho) at once, stacked along the first axis.
 
-    One program, mapped over the settings; k plans are in memory together. All of them
-    iterate until the slowest has converged.
+    One program, mapped over the settings; k costs and plans are in memory together,
+    whatever `cost_memory` says. All of them iterate until the slowest has converged.
 
     Args:
         x: unit rows of one side, uniform weights.

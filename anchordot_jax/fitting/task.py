@@ -12,6 +12,7 @@ from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.fitting.pool_memory import is_streamed
 from anchordot_jax.listeners import Listener, Silent
 from anchordot_jax.runs.run_folder import RunFolder
+from anchordot_jax.transport.warm_start import check_start
 
 
 class Keys(NamedTuple):
@@ -58,8 +59,11 @@ class Task(NamedTuple):
         """Return the fit of some data, with its keys.
 
         Raises:
-            InputError: pools too large for what is asked, see `is_streamed`.
+            InputError: pools too large for what is asked, see `is_streamed`, or a
+                setting that several devices do not know.
         """
+        if mesh is not None:
+            check_start(config.coupling)
         anchors = distillation.Anchors(
             jnp.asarray(data.anchors_x), jnp.asarray(data.anchors_y)
         )

@@ -161,12 +161,15 @@ def transport_section(context: Context) -> Section:
     errors = np.asarray(solved.errors)
     errors = errors[np.isfinite(errors)]
     count, error = int(solved.n_iterations), float(solved.marginal_error)
-    every = count // max(1, len(errors))
-    tolerance = context.config.coupling.tolerance
+    settings = context.config.coupling
+    every = min(settings.check_every, settings.max_iterations)
+    # The iterations of a warm start come before the first check.
+    first = count - every * (len(errors) - 1)
+    tolerance = settings.tolerance
     if isinstance(context.chosen, SoftSelection):
         tolerance = context.config.soft_cca.tolerance
     svg = figures.curves(
-        {"marginal error": (every * np.arange(1, len(errors) + 1), errors)},
+        {"marginal error": (first + every * np.arange(len(errors)), errors)},
         x_label="Sinkhorn iteration",
         y_label="L1 error of the marginal"
         if solved.rho is None

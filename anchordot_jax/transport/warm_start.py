@@ -46,11 +46,17 @@ def start(
     if config.warm_start == "epsilon":
         return _down_the_ladder(problem, rough, mesh)
     if mesh is not None:
+        check_start(config)
+    return _from_some_rows(problem, rough), 0
+
+
+def check_start(config: CouplingConfig) -> None:
+    """Raise InputError for a start that several devices do not know."""
+    if config.warm_start == "subsample":
         raise InputError(
             "coupling.warm_start subsample is for one device; with several take "
             "epsilon, or leave it out."
         )
-    return _from_some_rows(problem, rough), 0
 
 
 def _down_the_ladder(
