@@ -140,15 +140,15 @@ def test_an_archive_is_read_where_no_limit_was_set(
     files: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However little is granted by default; that the other side streams is said."""
+    theirs = leaves(fitted())
     monkeypatch.setattr("anchordot_jax.fitting.pool_memory._host_memory", lambda: 40)
     np.savez(files / "y.npz", embeddings=problem().y)
     code, _, err = cli(*FIT, "--y", "y.npz")
     assert code == 0
     # The terminal wraps the line.
-    assert "by chunk; --distillation.pool-memory sets the limit" in " ".join(
-        err.split()
-    )
-    ours, theirs = leaves(AlignedModel.load(files / "run")), leaves(fitted())
+    words = " ".join(err.split())
+    assert "chunk by chunk; --distillation.pool-memory sets the limit" in words
+    ours = leaves(AlignedModel.load(files / "run"))
     for name in theirs:
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=2e-5)
 
