@@ -28,6 +28,7 @@ from anchordot_jax.fit_inputs import (
     take,
 )
 from anchordot_jax.fitting import choosing, finished_model, matching, training
+from anchordot_jax.fitting.pool_memory import streaming_note
 from anchordot_jax.fitting.task import Keys, Task
 from anchordot_jax.listeners import Listener
 from anchordot_jax.model import AlignedModel
@@ -126,7 +127,10 @@ def _pool(
 
 
 def run_identity(data: FitData, config: Config) -> dict[str, Any]:
-    """Return what makes two fits the same: every setting, and a digest of the data."""
+    """Return what a run folder is of: every setting, and a digest of the data.
+
+    Another run may differ in `run_folder.NOT_COMPARED`.
+    """
     return {"config": config.to_dict(), "data": {"digest": data.digest()}}
 
 
@@ -157,6 +161,9 @@ def fit_data(
     if run is not None and run.finished:
         return _finished(run)
     task = Task.of(data, config, run=run, listener=listener, mesh=mesh)
+    # Who set the limit knows of it.
+    if task.streamed and config.distillation.pool_memory is None:
+        task.listener.warn(streaming_note(data))
     seconds: dict[str, float] = {}
 
     chosen: selection.Selection | soft_selection.SoftSelection

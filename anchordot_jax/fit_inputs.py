@@ -43,6 +43,11 @@ class FitData(NamedTuple):
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]
 
+    @property
+    def stored(self) -> bool:
+        """Whether a pool stays in its file."""
+        return any(isinstance(pool, StoredPool) for pool in (self.pool_x, self.pool_y))
+
     def whole_pools(self, what: str) -> tuple[np.ndarray, np.ndarray]:
         """Return both pools as arrays.
 
@@ -55,8 +60,8 @@ class FitData(NamedTuple):
         x, y = self.pool_x, self.pool_y
         if isinstance(x, StoredPool) or isinstance(y, StoredPool):
             raise InputError(
-                f"{what} needs both pools in memory, which take more than "
-                f"distillation.pool_memory; raise it, or give smaller pools."
+                f"{what} needs both pools in memory, and here one stays in its file; "
+                f"give arrays, as read_fit_data reads them without a limit of memory."
             )
         return x, y
 

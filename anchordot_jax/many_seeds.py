@@ -59,7 +59,8 @@ def train_many(
     Args:
         pools: the pools that all seeds share, or those of each seed, by `stack`.
         anchors: the anchors that all seeds share, or those of each seed, by `stack`.
-        config: settings of the training.
+        config: settings of the training. `pool_memory` does not apply: arrays given
+            are in memory already.
         keys_students: one key a seed, `[seeds]`: the students' first weights.
         key_chunks: one key for all, or one a seed, `[seeds]`: the chunks and their
             order. Where the order differs from seed to seed every step computes a

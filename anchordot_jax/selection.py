@@ -116,22 +116,10 @@ def select(
         key: fixes the held-out draws, the pool subset and the sampled medians.
         progress: called with the number of couplings solved and their total.
     """
-    gammas = config.selection.gammas if config.gamma == "auto" else (config.gamma,)
-    etas = config.selection.etas if config.eta == "auto" else (config.eta,)
-    rho = config.rho if isinstance(config.rho, float) else None
-    rhos = (config.selection.rhos or RHOS) if config.rho == "auto" else ()
-    if len(gammas) == 1 and len(etas) == 1 and not rhos:
-        reason = "Nothing was left to choose."
-        return Selection(gammas[0], etas[0], (), 0, reason, rho)
-    if len(anchors_x) < MIN_ANCHORS:
-        gamma = USUAL_GAMMA if config.gamma == "auto" else config.gamma
-        eta = USUAL_ETA if config.eta == "auto" else config.eta
-        reason = (
-            f"{len(anchors_x)} anchors are too few to hold some out; the defaults "
-            f"were taken."
-        )
-        return Selection(gamma, eta, (), 0, reason, rho)
-
+    settled = without_pools(len(anchors_x), config)
+    if settled is not None:
+        return settled
+    gammas, etas, rhos, rho = _candidates(config)
     draws = list(_draws(anchors_x, anchors_y, pool_x, pool_y, config=config, key=key))
     total, done = len(draws) * (len(gammas) * len(etas) + len(rhos)), 0
     ranks: _Ranks = {}
@@ -164,6 +152,40 @@ def select(
             reason += " No rho was clearly better than keeping to the marginals."
     curve = _curve(ranks, solves)
     return Selection(best.gamma, best.eta, curve, n_heldout, reason, best.rho)
+
+
+def without_pools(n_anchors: int, config: Config) -> Selection | None:
+    """Return what `select` does where it looks at no pool; None where it looks.
+
+    Args:
+        n_anchors: number of pairs.
+        config: the candidates.
+    """
+    gammas, etas, rhos, rho = _candidates(config)
+    if len(gammas) == 1 and len(etas) == 1 and not rhos:
+        reason = "Nothing was left to choose."
+        return Selection(gammas[0], etas[0], (), 0, reason, rho)
+    if n_anchors < MIN_ANCHORS:
+        gamma = USUAL_GAMMA if config.gamma == "auto" else config.gamma
+        eta = USUAL_ETA if config.eta == "auto" else config.eta
+        reason = (
+            f"{n_anchors} anchors are too few to hold some out; the defaults "
+            f"were taken."
+        )
+        return Selection(gamma, eta, (), 0, reason, rho)
+    return None
+
+
+_Floats = tuple[float, ...]
+
+
+def _candidates(config: Config) -> tuple[_Floats, _Floats, _Floats, float | None]:
+    """Return the candidates for gamma, eta and rho, and the rho before these."""
+    gammas = config.selection.gammas if config.gamma == "auto" else (config.gamma,)
+    etas = config.selection.etas if config.eta == "auto" else (config.eta,)
+    rho = config.rho if isinstance(config.rho, float) else None
+    rhos = (config.selection.rhos or RHOS) if config.rho == "auto" else ()
+    return gammas, etas, rhos, rho
 
 
 def _draws(

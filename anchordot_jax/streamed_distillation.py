@@ -33,7 +33,7 @@ from anchordot_jax.prefetch import prefetched
 from anchordot_jax.students import Params
 
 
-class Rows(Protocol):
+class StoredRows(Protocol):
     """Rows that are read by their numbers: an array, or a pool in its file."""
 
     def __getitem__(self, rows: np.ndarray, /) -> np.ndarray:
@@ -54,7 +54,7 @@ def train_epoch(
     pools: Pools,
     anchors: Anchors,
     *,
-    rows: tuple[Rows, Rows],
+    rows: tuple[StoredRows, StoredRows],
     config: DistillationConfig,
     chunks: ChunkPlan,
     key: PRNGKeyArray,

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,22 @@ import numpy as np
 import pytest
 
 from anchordot_jax import AlignedModel, Config, open_embeddings
-from anchordot_jax.alignment import FitResult, fit_data
+from anchordot_jax.alignment import FitResult, fit_data, run_identity
 from anchordot_jax.config import DistillationConfig
 from anchordot_jax.data import Split, split_by_exclusion
+from anchordot_jax.data.formats.base import RowGroups
 from anchordot_jax.data.stored_pool import StoredPool, blocks, open_pool
 from anchordot_jax.errors import InputError
 from anchordot_jax.fit_files import read_fit_data
 from anchordot_jax.fit_inputs import FitData
-from anchordot_jax.fitting.pool_memory import granted, is_streamed
+from anchordot_jax.fitting import pool_memory
+from anchordot_jax.fitting.choosing import choose
+from anchordot_jax.fitting.pool_memory import (
+    control_group_limits,
+    granted,
+    is_streamed,
+)
+from anchordot_jax.fitting.task import Task
 from anchordot_jax.listeners import Interrupted, Silent
 from anchordot_jax.parallel.mesh import make_mesh
 from anchordot_jax.prefetch import prefetched
@@ -221,7 +230,8 @@ def test_what_needs_whole_pools_is_refused(sources: Sources, tmp_path: Path) -> 
     refined = Config(recipe="refined")
     assert granted(refined) is None
     for config, devices, what in (
-        (refined, None, "Recipe refined needs both pools in memory"),
+        # No advice of a limit, which either of the two refuses.
+        (refined, None, "Recipe refined needs both pools in memory.*; give arrays"),
         (Config(), mesh, "A fit over several devices needs both pools in memory"),
     ):
         with pytest.raises(InputError, match=what):
@@ -229,11 +239,158 @@ def test_what_needs_whole_pools_is_refused(sources: Sources, tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"pool_memory has no effect on recipe ref"):
         Config(recipe="refined", distillation=DistillationConfig(pool_memory=0))
     free = dataclasses.replace(CONFIG.selection, pool_limit=None)
-    with pytest.raises(InputError, match="without a limit, needs both pools in memory"):
+    with pytest.raises(InputError, match=r"^selection\.pool_limit is None"):
         fit_data(data, dataclasses.replace(STREAMED, selection=free))
+
+
+def test_archives_are_refused_only_above_a_limit_that_was_set(
+    sources: Sources, tmp_path: Path
+) -> None:
+    """Else they are read whole, and the other pool stays in its file all the same."""
     np.savez(tmp_path / "y.npz", embeddings=GIVEN.y)
-    with pytest.raises(InputError, match=r"y\.npz.* is only read whole"):
-        read(sources._replace(y=str(tmp_path / "y.npz")), 0)
+    given = sources._replace(y=str(tmp_path / "y.npz"))
+    size = 4 * 12 * len(SPLIT.pool_x) + 4 * GIVEN.y.shape[1] * len(SPLIT.pool_y)
+    what = rf"Both pools take {size} bytes as float32, more than the 9 of .*y\.npz"
+    with pytest.raises(InputError, match=what):
+        read_fit_data(given, SPLIT, memory=9, strict=True)
+    assert isinstance(
+        read_fit_data(given, SPLIT, memory=size, strict=True).pool_y, np.ndarray
+    )
+    found = read_fit_data(given, SPLIT, memory=9)
+    assert isinstance(found.pool_x, StoredPool)
+    np.testing.assert_array_equal(found.pool_y, GIVEN.y[SPLIT.pool_y])
+
+
+def test_nothing_is_read_where_nothing_is_chosen(sources: Sources) -> None:
+    """Given gamma and eta, or few anchors, even without a limit of its rows."""
+    data = read(sources, 0)
+    free = dataclasses.replace(CONFIG.selection, pool_limit=None)
+    open_choice = dataclasses.replace(STREAMED, selection=free)
+    given = dataclasses.replace(open_choice, gamma=0.5, eta=0.05)
+    few = data._replace(
+        anchors_x=data.anchors_x[:9],
+        anchors_y=data.anchors_y[:9],
+        pool_x=Unread(data.pool_x.source, data.pool_x.rows),
+    )
+    unread = few._replace(anchors_x=data.anchors_x, anchors_y=data.anchors_y)
+    assert choose(Task.of(unread, given)).gamma == 0.5
+    for config in (open_choice, STREAMED):
+        assert choose(Task.of(few, config)).reason.startswith("9 anchors are too few")
+    with pytest.raises(AssertionError, match="rows were read"):
+        choose(Task.of(unread, STREAMED))
+
+
+class Unread(StoredPool):
+    """A pool of which no row may be read."""
+
+    def __getitem__(self, numbers: np.ndarray) -> np.ndarray:
+        """Fail."""
+        raise AssertionError("rows were read")
+
+
+@pytest.mark.parametrize("rows", [None, SPLIT.pool_x])
+def test_a_file_is_opened_once_for_all_blocks(
+    rows: np.ndarray | None, sources: Sources
+) -> None:
+    """All of its rows, or some of them, come from one pass."""
+    source, opened = open_embeddings(sources.x), []
+
+    def scan(path: Path, name: str, groups: RowGroups) -> Iterator[np.ndarray]:
+        opened.append(len(groups))
+        return source.format.scan(path, name, groups)
+
+    counted = dataclasses.replace(source, format=source.format._replace(scan=scan))
+    found = list(blocks(StoredPool(counted, rows), 5))
+    expected = GIVEN.x if rows is None else GIVEN.x[rows]
+    assert opened == [-(-len(expected) // 5)]
+    assert [start for start, _ in found] == list(range(0, len(expected), 5))
+    np.testing.assert_array_equal(np.concatenate([b for _, b in found]), expected)
+
+
+def test_rows_gone_through_once_must_ascend(sources: Sources) -> None:
+    """Formats read groups that ascend; others are refused, not read wrongly."""
+    source = open_embeddings(sources.x)
+    for rows in ([3, 2], [2, 2]):
+        with pytest.raises(InputError, match="must ascend without duplicates"):
+            next(source.iter_blocks(5, rows))
+
+
+def test_a_fit_tells_once_that_it_streams(sources: Sources) -> None:
+    """Where no limit was set; who set one is not told."""
+
+    class Notes(StopAfter):
+        def __init__(self) -> None:
+            super().__init__(1)
+            self.warnings: list[str] = []
+
+        def warn(self, message: str) -> None:
+            """Note the warning."""
+            self.warnings.append(message)
+
+    told, quiet = Notes(), Notes()
+    data = read(sources, 0)
+    for listener, memory in ((told, None), (quiet, 0)):
+        with pytest.raises(Interrupted):
+            fit_data(data, with_memory(memory), listener=listener)
+    size = 4 * (data.pool_x.shape[0] * 12 + np.prod(data.pool_y.shape)) / 1e9
+    assert told.warnings == [
+        f"Pools of {size:.3g} GB are read from their files chunk by chunk; "
+        f"--distillation.pool-memory sets the limit."
+    ]
+    assert quiet.warnings == []
+
+
+@pytest.mark.parametrize("stored", [None, "older"])
+def test_a_run_goes_on_with_streamed_pools(
+    stored: str | None, sources: Sources, streamed: FitResult, tmp_path: Path
+) -> None:
+    """A run of resident pools, also one from before the setting, is continued."""
+    resident, data = with_memory(None), read(sources, None)
+    identity = run_identity(data, resident)
+    if stored == "older":
+        del identity["config"]["distillation"]["pool_memory"]
+    run = RunFolder.open(tmp_path / "run", identity)
+    with pytest.raises(Interrupted):
+        fit_data(data, resident, run=run, listener=StopAfter(7))
+    later, kept = StopAfter(), read(sources, 0)
+    run = RunFolder.open(tmp_path / "run", run_identity(kept, STREAMED))
+    close(fit_data(kept, STREAMED, run=run, listener=later).model, streamed.model)
+    assert later.epochs == list(range(8, 21))
+    other = run_identity(kept, with_memory(0, epochs=21))
+    with pytest.raises(InputError, match=r"another config\.distillation\.epochs"):
+        RunFolder.open(tmp_path / "run", other)
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "limits"),
+    [
+        ("0::/a/b\n", {"memory.max": "7\n", "a/memory.max": "max\n"}, [7]),
+        ("0::/a/b\n", {"a/b/memory.max": "5", "a/memory.max": "4"}, [5, 4]),
+        ("4:cpu:/a\n3:memory:/a\n", {"memory/a/memory.limit_in_bytes": "6"}, [6]),
+        ("3:memory:/a\n", {"memory/memory.limit_in_bytes": "8"}, [8]),
+        ("4:cpu:/a\n", {"memory.max": "7"}, []),
+        (None, {"memory.max": "7"}, []),
+    ],
+    ids=["container", "nested", "version 1", "its container", "no memory", "no Linux"],
+)
+def test_limits_of_control_groups(
+    membership: str | None, files: dict[str, str], limits: list[int], tmp_path: Path
+) -> None:
+    """Both versions, the group's own limit and those above it."""
+    if membership is not None:
+        (tmp_path / "cgroup").write_text(membership, encoding="utf-8")
+    for name, text in files.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+    found = control_group_limits(tmp_path / "cgroup", tmp_path / "groups")
+    assert found == limits
+
+
+def test_a_smaller_control_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of its limit is granted, not a quarter of the machine's memory."""
+    monkeypatch.setattr(pool_memory, "control_group_limits", lambda: [4 << 20])
+    assert granted(Config()) == 1 << 20
 
 
 def test_a_limit_of_its_own_is_found(sources: Sources) -> None:

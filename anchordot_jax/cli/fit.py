@@ -139,7 +139,9 @@ class Fit:
             separate_pools_y=self.pool_y is not None,
         )
         memory = granted(self.config, spread)
-        fit_data = read_fit_data(self._sources(), split, memory=memory)
+        # An archive that no limit of the user's forbids is read as ever.
+        strict = self.config.distillation.pool_memory is not None
+        fit_data = read_fit_data(self._sources(), split, memory=memory, strict=strict)
         check_data(fit_data)
         return fit_data, split
 

@@ -68,11 +68,28 @@ class EmbeddingSource:
             start += len(piece)
         return filled if np.array_equal(unique, numbers) else filled[inverse]
 
-    def iter_blocks(self, batch: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Yield (first row, float32 block) over all rows, `batch` rows at a time."""
+    def iter_blocks(
+        self, batch: int, rows: Rows = None
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Yield (rows before the block, float32 block), from one pass over the file.
+
+        Args:
+            batch: Rows of a block; the last can have fewer.
+            rows: Ascending row numbers without duplicates; a slice; or None for all.
+
+        Raises:
+            InputError: A row number is out of range or out of order, or the file cannot
+                be read.
+        """
         if batch < 1:
             raise InputError(f"batch must be at least 1; got {batch}.")
-        groups = _split(np.arange(self.shape[0]), batch)
+        numbers = row_numbers(rows, self.shape[0], self.where)
+        if (np.diff(numbers) <= 0).any():
+            raise InputError(
+                f"Rows of {self.where} that are gone through once must ascend without "
+                "duplicates; sort them with numpy.unique(rows)."
+            )
+        groups = _split(numbers, batch)
         start = 0
         for piece in self._pieces(groups):
             yield start, piece

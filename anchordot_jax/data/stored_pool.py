@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from anchordot_jax.data import validation
 from anchordot_jax.data.formats.numpy_files import NPZ
 from anchordot_jax.data.source import EmbeddingSource
-from anchordot_jax.errors import InputError
 
 BLOCK_BYTES = 16 << 20
 """Rows that are gone through once come in blocks of at most this, as float32."""
@@ -26,7 +25,7 @@ class StoredPool:
 
     source: EmbeddingSource
     rows: NDArray[np.int64] | None
-    """Their numbers in the file, `[n]`; None: all of it."""
+    """Their numbers in the file, `[n]`, ascending; None: all of it."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,19 +51,17 @@ class StoredPool:
         return self.source.read(numbers if self.rows is None else self.rows[numbers])
 
 
+def can_be_streamed(source: EmbeddingSource) -> bool:
+    """Return whether a few rows of the file are read without the rest of it."""
+    return source.format is not NPZ
+
+
 def open_pool(source: EmbeddingSource, rows: NDArray[np.int64] | None) -> StoredPool:
     """Return the pool once each of its rows was looked at, block by block.
 
     Raises:
-        InputError: rows that cannot be used, by their numbers in the file, or a file
-            of which a few rows cannot be read without the rest.
+        InputError: rows that cannot be used, by their numbers in the file.
     """
-    if source.format is NPZ:
-        raise InputError(
-            f"{source.where} is larger than distillation.pool_memory and would be "
-            f"streamed, but a .npz archive is only read whole; save the array as .npy "
-            f"or .h5, or raise distillation.pool_memory."
-        )
     pool = StoredPool(source, rows)
     for start, block in blocks(pool):
         numbers = np.arange(start, start + len(block))
@@ -77,8 +74,15 @@ def open_pool(source: EmbeddingSource, rows: NDArray[np.int64] | None) -> Stored
 def blocks(
     pool: NDArray[np.float32] | StoredPool, rows: int | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield (first row, rows) over a whole pool, `rows` or 16 MiB at a time."""
+    """Yield (first row, rows) over a whole pool, `rows` or 16 MiB at a time.
+
+    A file is gone through once: opened anew for each block, its row groups would be
+    unpacked as often as they have blocks.
+    """
     n, d = pool.shape
     size = rows or max(1, BLOCK_BYTES // (4 * d))
+    if isinstance(pool, StoredPool):
+        yield from pool.source.iter_blocks(size, pool.rows)
+        return
     for start in range(0, n, size):
-        yield start, pool[np.arange(start, min(start + size, n))]
+        yield start, pool[start : start + size]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from anchordot_jax import selection
+from anchordot_jax.errors import InputError
 from anchordot_jax.fitting.task import Task
 from anchordot_jax.listeners import Interrupted
 from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
@@ -25,7 +26,10 @@ def choose(task: Task) -> selection.Selection:
     # No process may store its choice before all have looked for an earlier one.
     wait_for_all("the selection was looked for")
     if chosen is None:
-        chosen = selection.select(
+        # Nothing is read of streamed pools where nothing is chosen.
+        chosen = selection.without_pools(
+            len(task.anchors.x), task.config
+        ) or selection.select(
             task.anchors.x,
             task.anchors.y,
             *_looked_at(task),
@@ -47,8 +51,15 @@ def _looked_at(task: Task) -> tuple[np.ndarray, np.ndarray]:
         InputError: no limit of those rows, and pools too large for memory.
     """
     data, config = task.data, task.config
-    if not task.streamed or config.selection.pool_limit is None:
-        return data.whole_pools("The choice by held-out anchors, without a limit,")
+    if not task.streamed:
+        return data.whole_pools("The choice by held-out anchors")
+    if config.selection.pool_limit is None and data.stored:
+        raise InputError(
+            "selection.pool_limit is None, so that the choice by held-out anchors "
+            "looks at whole pools, and these stay in their files; set "
+            "selection.pool_limit, or give gamma and eta, or raise "
+            "distillation.pool_memory."
+        )
     n, m = len(data.pool_x), len(data.pool_y)
     rows_x, rows_y = selection.subset_rows(n, m, config, key=task.keys.selection)
     return (

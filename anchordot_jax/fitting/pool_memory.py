@@ -1,12 +1,12 @@
 """Whether both pools are kept on the device, or streamed to it from where they lie."""
 
 import os
+from pathlib import Path, PurePosixPath
 
 import jax
 from jax.sharding import Mesh
 
 from anchordot_jax.config import Config
-from anchordot_jax.data.stored_pool import StoredPool
 from anchordot_jax.errors import InputError
 from anchordot_jax.fit_inputs import FitData, pool_bytes
 
@@ -15,12 +15,16 @@ from anchordot_jax.fit_inputs import FitData, pool_bytes
 DEVICE_SHARE = 0.5
 HOST_SHARE = 0.25
 
+MEMBERSHIP = Path("/proc/self/cgroup")
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
 
 def granted(config: Config, mesh: Mesh | None = None) -> int | None:
     """Return the bytes that both pools may take as float32; None: whatever they take.
 
-    By default half of the device's memory, and a quarter of the host's, for what can
-    be streamed: the paper's recipe on one device.
+    By default half of the device's memory, and a quarter of the host's (of the control
+    group's limit, where that is smaller), for what can be streamed: the paper's recipe
+    on one device.
 
     Raises:
         InputError: a limit that was set for a fit on several devices.
@@ -42,10 +46,61 @@ def granted(config: Config, mesh: Mesh | None = None) -> int | None:
 
 
 def _host_memory() -> int | None:
-    """Return the bytes of the host's memory, where the system tells them."""
+    """Return the bytes of the host's memory that this process may take, if known."""
     if not hasattr(os, "sysconf"):
         return None
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([size, *control_group_limits()])
+
+
+def control_group_limits(
+    membership: Path = MEMBERSHIP, root: Path = CONTROL_GROUPS
+) -> list[int]:
+    """Return the limits of memory of this process's control groups, in bytes.
+
+    A group is limited by those above it too. Within a container its own group can be
+    the root, whatever name it has outside.
+
+    Args:
+        membership: lines of hierarchy:controllers:/path, as Linux tells them; elsewhere
+            there is no such file.
+        root: where the groups are mounted.
+    """
+    try:
+        lines = membership.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, name = root, "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = root / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = PurePosixPath(path.lstrip("/"))
+        found += [_limit_of(top / part / name) for part in (group, *group.parents)]
+    return [limit for limit in found if limit is not None]
+
+
+def _limit_of(file: Path) -> int | None:
+    """Return the limit that a control group's file states; None: no limit, no file."""
+    try:
+        text = file.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdecimal() else None
+
+
+def streaming_note(data: FitData) -> str:
+    """Return the sentence that tells of a fit whose pools are streamed by default."""
+    size = pool_bytes(data.pool_x, data.pool_y) / 1e9
+    how = "read from their files" if data.stored else "moved to the device"
+    return (
+        f"Pools of {size:.3g} GB are {how} chunk by chunk; "
+        f"--distillation.pool-memory sets the limit."
+    )
 
 
 def is_streamed(data: FitData, config: Config, mesh: Mesh | None = None) -> bool:
@@ -56,9 +111,8 @@ def is_streamed(data: FitData, config: Config, mesh: Mesh | None = None) -> bool
             needs them whole.
     """
     limit = granted(config, mesh)
-    sides = data.pool_x, data.pool_y
     if mesh is not None or config.recipe == "refined":
         data.whole_pools("A fit over several devices" if mesh else "Recipe refined")
         return False
-    stored = any(isinstance(side, StoredPool) for side in sides)
-    return stored or (limit is not None and pool_bytes(*sides) > limit)
+    size = pool_bytes(data.pool_x, data.pool_y)
+    return data.stored or (limit is not None and size > limit)

@@ -64,6 +64,9 @@ RESULTS = (
     "report-ridge-cca.json",
     "report-contrastive.json",
 )
+NOT_COMPARED = ("schema", files.SEAL, "config.distillation.pool_memory")
+"""What a run that is continued may differ in: where its pools lie changes no number but
+for rounding, and a run that ran out of memory can go on with streamed pools."""
 WRITTEN = tuple(f".{name}." for name in (*OURS, "README.md", *RESULTS))
 """How the temporary names begin under which `files.replacing` writes them."""
 
@@ -87,7 +90,7 @@ class RunFolder:
         Args:
             path: the folder; made if need be.
             identity: settings and data digests as JSON values. A folder that was made
-                for others is refused.
+                for others is refused, but for what is in `NOT_COMPARED`.
             overwrite: delete an earlier run that is there.
 
         Raises:
@@ -303,8 +306,9 @@ class RunFolder:
         self, stored: Mapping[str, Any], identity: Mapping[str, Any]
     ) -> None:
         before, now = dotted.flatten(stored), dotted.flatten(identity)
-        for name in ("schema", files.SEAL):
+        for name in NOT_COMPARED:
             before.pop(name, None)
+            now.pop(name, None)
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
                 raise InputError(

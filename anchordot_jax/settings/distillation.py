@@ -41,7 +41,8 @@ class DistillationConfig:
     pool_memory: int | None = None
     """Bytes both pools may take as float32. Larger ones stay in their files, and a
     thread reads each chunk's rows ahead of its step. None: half the device's memory, at
-    most a quarter of the host's; 0: always streamed."""
+    most a quarter of the host's; 0: always streamed. It does not apply to baselines and
+    many_seeds: arrays given are in memory already."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -265,6 +265,11 @@ FITS: dict[str, tuple[Change, dict[str, str], str]] = {
         {"distillation.pool_memory": "0"},
         f"y.npy has 1 row with NaN or infinite values (row {FREE_Y})",
     ),
+    "streamed archive": (
+        lambda folder: np.savez(folder / "y.npz", embeddings=GIVEN.y),
+        {"y": "y.npz", "distillation.pool_memory": "9"},
+        "more than the 9 of distillation.pool_memory, and y.npz::embeddings cannot",
+    ),
     "candidates": (
         keep,
         {"selection.etas": "20"},

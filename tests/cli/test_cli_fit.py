@@ -127,6 +127,32 @@ def test_the_same_command_again_changes_nothing(
     assert tree(fitted_files) == before
 
 
+def test_a_complete_run_takes_another_limit(fitted_files: Path, cli: Cli) -> None:
+    """Where the pools lie is no other run."""
+    before = tree(fitted_files)
+    code, out, _ = cli(*FIT, "--distillation.pool-memory", "0")
+    assert code == 0
+    assert out.startswith("run is complete; nothing was left to do.\n")
+    assert tree(fitted_files) == before
+
+
+def test_an_archive_is_read_where_no_limit_was_set(
+    files: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little is granted by default; that the other side streams is said."""
+    theirs = leaves(fitted())
+    monkeypatch.setattr("anchordot_jax.fitting.pool_memory._host_memory", lambda: 40)
+    np.savez(files / "y.npz", embeddings=problem().y)
+    code, _, err = cli(*FIT, "--y", "y.npz")
+    assert code == 0
+    # The terminal wraps the line.
+    words = " ".join(err.split())
+    assert "chunk by chunk; --distillation.pool-memory sets the limit" in words
+    ours = leaves(AlignedModel.load(files / "run"))
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=2e-5)
+
+
 def test_json_is_one_object_and_nothing_else(fitted_files: Path, cli: Cli) -> None:
     """With --json standard output is the summary alone."""
     code, out, err = cli(*FIT, "--json")

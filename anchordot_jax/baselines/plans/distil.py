@@ -35,7 +35,8 @@ def distil_plan(
         pools: the pools, `[n, dx]` and `[m, dy]`, that the plan is between.
         log_plan: logarithm of the plan `[n, m]`, up to constants a row and a column.
         settings: the method's settings, kept with the model.
-        distillation_config: students and schedule.
+        distillation_config: students and schedule. `pool_memory` does not apply: arrays
+            given are in memory already.
         key: fixes the initial weights and the chunks.
         use_anchors: whether the anchors are trained on; not in zero-pair methods.
         facts: further JSON values to keep with the model.

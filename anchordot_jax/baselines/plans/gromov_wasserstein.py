@@ -43,7 +43,8 @@ class GromovWassersteinSettings:
     distillation: DistillationConfig = dataclasses.field(
         default_factory=lambda: DistillationConfig(chunk_size=500)
     )
-    """The student encoders; with AnchorDOT's chunks of 2000 an epoch were one step."""
+    """The student encoders; with AnchorDOT's chunks of 2000 an epoch were one step. Its
+    pool_memory does not apply: arrays given are in memory already."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -27,7 +27,8 @@ class CouplingSettings:
     distillation: DistillationConfig = dataclasses.field(
         default_factory=DistillationConfig
     )
-    """The student encoders."""
+    """The student encoders. Its pool_memory does not apply: arrays given are in memory
+    already."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -30,7 +30,8 @@ def fit_contrastive(
     Args:
         anchors_x: `[N, dx]`; row k belongs to row k of `anchors_y`.
         anchors_y: `[N, dy]`.
-        config: the students' settings are used.
+        config: the students' settings are used. `pool_memory` does not apply: arrays
+            given are in memory already.
         steps: gradient steps; by default as many epochs as the config says. With up to
             2000 anchors an epoch is one step, so 200 epochs end with the warm-up.
     """
@@ -74,7 +75,8 @@ class ContrastiveSettings:
     distillation: DistillationConfig = dataclasses.field(
         default_factory=DistillationConfig
     )
-    """Students, optimiser and schedule."""
+    """Students, optimiser and schedule. Its pool_memory does not apply: arrays given
+    are in memory already."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
