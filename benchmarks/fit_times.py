@@ -43,7 +43,7 @@ class Args:
     """Anchors."""
     dim_x: int = 384
     dim_y: int = 384
-    limit: float = 300.0
+    limit: float = 240.0
     """Seconds after which a method is stopped."""
     docs: Path | None = None
     """Folder of fit_times.json and fit_times.md; None: printed only."""
