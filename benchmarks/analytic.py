@@ -1,4 +1,4 @@
-"""Bytes, operations and expected times from formulas, for machines not at hand.
+"""Bytes, operations and expected times from formulas, for machines not measured.
 
     python benchmarks/analytic.py
 
@@ -9,9 +9,11 @@ the same formula's time for this machine against the one measured.
 
 import csv
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import machine
 import tyro
 from flops import coupling_iteration, distillation_step
 from output import DOCS, number, one_sentence, table, write_markdown
@@ -107,7 +109,9 @@ class Args:
     r: int = 384
     """Coordinates: the smaller of the ranks of both sides' anchors."""
     iterations: int = 30
-    """Sinkhorn iterations: 21 to 31 were made on the pools of coupling.md."""
+    """Sinkhorn iterations of the last column."""
+    epochs: int = 200
+    """Epochs of the distillation."""
     dim_x: int = 1280
     dim_y: int = 384
     dim: int = 1024
@@ -125,8 +129,8 @@ def main(args: Args) -> None:
         )
         epoch = step * (args.rows // 2000)
         parts = [
-            f"Pools of {args.rows} rows a side, r = {args.r}, tiles as the package "
-            "cuts them on a GPU:",
+            f"From data sheets, not measured: pools of {args.rows} rows a side, r = "
+            f"{args.r}, tiles as the package cuts them on a GPU:",
             table(
                 (*HEADS, f"{args.iterations} iterations, min"),
                 rows,
@@ -136,14 +140,21 @@ def main(args: Args) -> None:
             "the data sheets', float32 without TF32, which no program quite reaches. "
             f"A distillation step on chunks of 2000 needs {step / 1e9:.1f} GFLOP "
             f"({args.dim_x} and {args.dim_y} columns, {args.dim} shared dimensions), "
-            f"an epoch {epoch / 1e12:.1f} TFLOP, 200 epochs at the same rates "
+            f"an epoch {epoch / 1e12:.1f} TFLOP, {args.epochs} epochs at the "
+            "data sheets' float32 rates "
             + " and ".join(
-                f"{200 * epoch / d.flops / 60:.1f} min on one {d.name}" for d in DEVICES
+                f"{args.epochs * epoch / d.flops / 60:.1f} min on one {d.name}"
+                for d in DEVICES
             )
             + ".",
             *_checked(args.docs),
         ]
         write_markdown("analytic", parts, args.docs)
+
+
+def _range(counts: Sequence[int]) -> str:
+    least, most = min(counts), max(counts)
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _row(args: Args, device: Device, devices: int) -> tuple[str, ...]:
@@ -166,12 +177,13 @@ def _checked(docs: Path) -> list[str]:
     if not floors.is_file() or not cells.is_file():
         return []
     rates = files.read_json(floors, "The floors")
-    lines = []
+    lines, iterations = [], []
     with cells.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if row["implementation"] != "ours-streamed" or not row["warm_seconds"]:
                 continue
             sizes = [int(row[name]) for name in ("n", "m", "r", "iterations")]
+            iterations.append(sizes[3])
             expected = solve_seconds(
                 *sizes, flops=rates["tile_rate"], bandwidth=rates["read_rate"]
             )
@@ -189,9 +201,12 @@ def _checked(docs: Path) -> list[str]:
     if not lines:
         return []
     return [
-        f"On this machine, with its rates of floors.md ({rates['tile_rate'] / 1e9:.1f} "
-        f"GFLOP/s, {rates['read_rate'] / 1e9:.1f} GB/s), tiles in the caches and no "
-        "exponentials counted, against the streamed solves of coupling.md:",
+        "On the machine of floors.md "
+        f"({machine.sentence(rates['machine']).removesuffix('.')}), with its rates "
+        f"({rates['tile_rate'] / 1e9:.1f} GFLOP/s, "
+        f"{rates['read_rate'] / 1e9:.1f} GB/s), tiles in the caches and no "
+        "exponentials counted, against the streamed solves of coupling.md, which made "
+        f"{_range(iterations)} iterations:",
         table(
             ("data", "pools", "r", "iterations", "expected s", "measured s", "ratio"),
             lines,

@@ -17,7 +17,12 @@ from anchordot_jax.runs.cells import Cell, Result, Settings
 
 OURS = {"ours-streamed": False, "ours-cached": True}
 """Whether the cost is stored."""
-RIVALS = ("ott-online", "ott-dense", "pot-log", "geomloss-keops", "geomloss-dense")
+RIVALS = (
+    *("ott-online", "ott-dense", "ott-dense-momentum", "pot-torch", "pot-log"),
+    *("geomloss-keops", "geomloss-dense"),
+)
+# Variants that one problem shows: the second size of the first data set.
+AT_ONE_SIZE = ("ott-dense-momentum", "pot-log")
 # GeomLoss on a stored cost stops by no tolerance either, see rival_cell.geomloss.
 USUAL_RIVALS = RIVALS[:-1]
 PEER_ENVIRONMENT = (
@@ -98,7 +103,14 @@ def grid(
     limit: float,
     threads: int,
 ) -> list[Cell]:
-    """Return a cell for every problem and implementation."""
+    """Return a cell for every problem and implementation.
+
+    The variants of AT_ONE_SIZE are run on the second size alone (on the only one where
+    there is no second), with the data and anchors of its first problem.
+    """
+    sizes = sorted({size for _, size, _ in chosen}, key=lambda size: size.n * size.m)
+    second = sizes[min(1, len(sizes) - 1)]
+    once = next(point for point in chosen if point[1] == second)
     return [
         Cell(
             EXPERIMENT,
@@ -114,7 +126,28 @@ def grid(
         )
         for data, size, n in chosen
         for implementation in implementations
+        if implementation not in AT_ONE_SIZE or (data, size, n) == once
     ]
+
+
+def check_same_machine(stored: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+    """Raise InputError unless stored cells are of this machine, threads and peers.
+
+    Peers count only where both runs have some.
+    """
+    differing = [
+        f"{name} {old!r} against {new!r}"
+        for name, old, new in (
+            *((k, stored["machine"].get(k), v) for k, v in now["machine"].items()),
+            *((k, stored["peers"].get(k), v) for k, v in now["peers"].items()),
+        )
+        if old != new and not (name in now["peers"] and not stored["peers"])
+    ]
+    if differing:
+        raise InputError(
+            f"{out} holds cells that were measured otherwise ({'; '.join(differing)}); "
+            "give another --out, or remove it."
+        )
 
 
 def run(settings: Settings, options: Grid) -> Result:
@@ -163,7 +196,8 @@ def _passed_limit(record: dict[str, Any], out: Path) -> str | None:
     """Return a problem no larger in any size that passed the limit, where one did."""
     for other in cells.stored_records(out):
         theirs, result = other["settings"], other.get("result", {})
-        same = all(theirs.get(k) == record[k] for k in ("implementation", "limit"))
+        names = ("implementation", "limit", "threads")
+        same = all(theirs.get(name) == record[name] for name in names)
         if not same or "over_limit" not in result or "seen_at" in result:
             continue
         work = theirs["n"] * theirs["m"] <= record["n"] * record["m"]

@@ -6,9 +6,8 @@ Command:
 
 Pools of a split of the real data, 500 anchors. Every row solves the same problem to the
 same tolerance. The settings take turns, after a first solve that compiles; of the
-repeats the smallest CPU time is printed, which other work on the machine disturbs less
-than the clock. The start is part of the time. `off` is how far the potentials are from
-those of the first row, at most, as a share of epsilon.
+repeats the smallest CPU time is printed. The start is part of the time. `off` is how
+far the potentials are from those of the first row, at most, as a share of epsilon.
 """
 
 import dataclasses

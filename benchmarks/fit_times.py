@@ -21,6 +21,7 @@ import jax
 import machine
 import numpy as np
 import tyro
+from measuring import process_seconds
 from output import number, one_sentence, table, write_markdown
 from processes import FailedError, available_cores, measure
 
@@ -42,7 +43,7 @@ class Args:
     """Anchors."""
     dim_x: int = 384
     dim_y: int = 384
-    limit: float = 450.0
+    limit: float = 240.0
     """Seconds after which a method is stopped."""
     docs: Path | None = None
     """Folder of fit_times.json and fit_times.md; None: printed only."""
@@ -78,7 +79,7 @@ def time_method(args: Args) -> dict[str, float]:
     with peak_memory() as peak:
         method.fit(anchors, pools, settings=settings, key=jax.random.key(0))
         seconds = time.perf_counter() - start
-    return {"seconds": seconds, "gigabytes": peak.bytes / 1e9}
+    return {"seconds": seconds, "gigabytes": peak.bytes / 1e9, **process_seconds()}
 
 
 def main(args: Args) -> None:
@@ -89,7 +90,10 @@ def main(args: Args) -> None:
     threads = len(available_cores())
     results: dict[str, Any] = {
         "machine": machine.describe(threads),
-        "settings": {"schedule": args.schedule, "m": args.m, "n": args.n},
+        "settings": {
+            name: getattr(args, name)
+            for name in ("schedule", "m", "n", "dim_x", "dim_y", "limit")
+        },
         "methods": {},
     }
     print(f"{args.schedule} schedule, pools of {args.m}, {args.n} anchors")
@@ -110,9 +114,10 @@ def main(args: Args) -> None:
             told = {"failed": str(error)}
         results["methods"][method.name] = told
         print(f"{method.name:28} {' '.join(_figures(told))}", flush=True)
-    if args.docs is not None:
-        files.write_json(args.docs / "fit_times.json", results)
-        write_markdown("fit_times", page(results), args.docs)
+        # After each, so that a stop loses no more than the method in progress.
+        if args.docs is not None:
+            files.write_json(args.docs / "fit_times.json", results)
+            write_markdown("fit_times", page(results), args.docs)
 
 
 def page(results: dict[str, Any]) -> list[str]:
@@ -121,8 +126,9 @@ def page(results: dict[str, Any]) -> list[str]:
     rows = [(name, *_figures(told)) for name, told in results["methods"].items()]
     return [
         machine.sentence(results["machine"]),
-        f"One fit, compilation included, of pools of {own['m']} rows a side and "
-        f"{own['n']} anchors, {own['schedule']} schedule:",
+        f"One fit, compilation included, of planted pools of {own['m']} rows a side, "
+        f"{own['dim_x']} and {own['dim_y']} columns, and {own['n']} anchors, "
+        f"{own['schedule']} schedule; stopped after {own['limit']:g} s:",
         table(("method", "seconds", "peak GB"), rows),
     ]
 

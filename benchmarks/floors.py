@@ -2,22 +2,24 @@
 
     python benchmarks/floors.py --data-folder ../shared/data --out runs/benchmark
 
-The rates are measured in the same process: a float32 product of the streamed tile's
-shape, one of the students' largest, and reading as many bytes as a stored cost. About
-three minutes on two CPU cores.
+The rates are measured in the same process, in turn with what they are the floor of, the
+fastest of several counting for both: a float32 product of the streamed tile's shape,
+one of the students' largest, and reading as many bytes as a stored cost. The results
+are written after each part. About three minutes on two CPU cores.
 """
 
 import dataclasses
+import math
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import machine
-import numpy as np
 import tyro
+from floors_table import page
 from flops import coupling_iteration, distillation_step
-from output import DOCS, number, one_sentence, table, write_markdown
+from output import DOCS, one_sentence, write_markdown
 from problem import ETA, Problem, draw, gamma_of, parse_size
 from processes import available_cores
 
@@ -71,7 +73,7 @@ def main(args: Args) -> None:
             raise InputError("--epochs and --timed-epochs must be at least 1.")
         about = machine.describe(len(available_cores()))
         few, many = (prepare(args, count) for count in args.anchors)
-        results = {
+        results: dict[str, Any] = {
             "machine": about,
             "settings": {
                 "data": args.data,
@@ -79,13 +81,19 @@ def main(args: Args) -> None:
                 "anchors": list(args.anchors),
                 "r": few.x.shape[1],
                 "epochs": args.epochs,
+                "dim": args.dim,
             },
-            **coupling_floors(few),
-            "growth": growth(few, many),
-            **student_floors(few, args),
         }
-        files.write_json(args.docs / "floors.json", results)
-        write_markdown("floors", page(results), args.docs)
+        parts = (
+            lambda: coupling_floors(few),
+            lambda: {"growth": growth(few, many)},
+            lambda: {"epoch": epoch_floor(few, args)},
+            lambda: {"selection": selection_time(few, args, results["epoch"])},
+        )
+        for part in parts:
+            results |= part()
+            files.write_json(args.docs / "floors.json", results)
+            write_markdown("floors", page(results), args.docs)
 
 
 class Timed(NamedTuple):
@@ -123,45 +131,50 @@ def coupling_floors(timed: Timed) -> dict[str, Any]:
     """Return both forms' seconds an iteration beside their floors."""
     n, (m, r) = len(timed.x), timed.y.shape
     tile = tile_rows(m), r, m
-    # Before and after what they are the floor of: the better ones count.
-    rates = [machine.matmul_rate(*tile)]
-    reads = [machine.read_rate(n, m)]
-    each = {}
-    for name, memory in (("streamed", 0), ("cached", timed.cost_bytes)):
-        own = {"tolerance": NEVER, "max_iterations": ITERATIONS, "cost_memory": memory}
-        seconds = machine.seconds_of(lambda own=own: solve(timed, **own), repeats=3)
-        # A plain iteration comes before the counted ones.
-        each[name] = seconds / (ITERATIONS + 1)
-    rate = max(*rates, machine.matmul_rate(*tile))
-    read = max(*reads, machine.read_rate(n, m))
-    floors = {
-        "streamed": coupling_iteration(n, m, r) / rate,
-        "cached": 2 * timed.cost_bytes / read,
+    own = {"tolerance": NEVER, "max_iterations": ITERATIONS}
+    product = machine.product_work(*tile)
+    streamed = machine.seconds_in_turn(
+        {"solve": lambda: solve(timed, cost_memory=0, **own), "product": product}
+    )
+    reads = machine.read_works(n, m)
+    cached = machine.seconds_in_turn(
+        {"solve": lambda: solve(timed, cost_memory=timed.cost_bytes, **own), **reads}
+    )
+    rate = 2 * tile[0] * r * m / streamed["product"]
+    read = timed.cost_bytes / min(cached[name] for name in reads)
+    # A plain iteration comes before the counted ones.
+    return {
+        "tile_rate": rate,
+        "read_rate": read,
+        "streamed": {
+            "seconds": streamed["solve"] / (ITERATIONS + 1),
+            "floor": coupling_iteration(n, m, r) / rate,
+        },
+        "cached": {
+            "seconds": cached["solve"] / (ITERATIONS + 1),
+            "floor": 2 * timed.cost_bytes / read,
+        },
     }
-    forms = {
-        name: {"seconds": each[name], "floor": floor} for name, floor in floors.items()
-    }
-    return {"tile_rate": rate, "read_rate": read, **forms}
 
 
 def growth(few: Timed, many: Timed) -> dict[str, Any]:
-    """Return the seconds of whole solves with few and with many anchors."""
+    """Return the seconds of whole solves with few and with many anchors, in turn."""
     grown: dict[str, Any] = {}
     for name, memory in (("streamed", 0), ("cached", few.cost_bytes)):
-        own = []
-        for timed in (few, many):
-            seconds = machine.seconds_of(
-                lambda timed=timed, memory=memory: solve(timed, cost_memory=memory),
-                repeats=3,
-            )
-            solved = solve(timed, cost_memory=memory)
-            own.append({"seconds": seconds, "iterations": int(solved.n_iterations) + 1})
-        grown[name] = own
+        works = {
+            size: lambda timed=timed, memory=memory: solve(timed, cost_memory=memory)
+            for size, timed in (("few", few), ("many", many))
+        }
+        seconds = machine.seconds_in_turn(works, repeats=3)
+        grown[name] = [
+            {"seconds": seconds[size], "iterations": int(work().n_iterations) + 1}
+            for size, work in works.items()
+        ]
     return grown
 
 
-def student_floors(timed: Timed, args: Args) -> dict[str, Any]:
-    """Return the distillation's rate, and the selection's time beside its time."""
+def epoch_floor(timed: Timed, args: Args) -> dict[str, Any]:
+    """Return the rate of an epoch's products beside that of one product alone."""
     problem = timed.problem
     solved = solve(timed)
     config = DistillationConfig(dim=args.dim, epochs=args.epochs)
@@ -175,7 +188,6 @@ def student_floors(timed: Timed, args: Args) -> dict[str, Any]:
     chunks = dist.plan_chunks(
         len(pools.x), len(pools.y), len(anchors.x), config.chunk_size
     )
-    seconds = []
     state = dist.init_training(
         pools.x.shape[1],
         pools.y.shape[1],
@@ -183,13 +195,6 @@ def student_floors(timed: Timed, args: Args) -> dict[str, Any]:
         total_steps=config.epochs * chunks.steps,
         key=jax.random.key(0),
     )
-    for _ in range(1 + args.timed_epochs):
-        clock = time.perf_counter()
-        state, metrics = dist.train_epoch(
-            state, pools, anchors, config=config, chunks=chunks, key=jax.random.key(1)
-        )
-        jax.block_until_ready(metrics)
-        seconds.append(time.perf_counter() - clock)
     columns = pools.x.shape[1] + 1, pools.y.shape[1] + 1
     work = chunks.pool_steps * distillation_step(
         chunks.size_x, chunks.size_y, *columns, config.dim, timed.x.shape[1]
@@ -198,92 +203,43 @@ def student_floors(timed: Timed, args: Args) -> dict[str, Any]:
         chunks.anchor_size, chunks.anchor_size, *columns, config.dim, 0
     )
     shape = chunks.size_x, max(columns), config.dim
-    epoch = float(np.min(seconds[1:]))
+    product = machine.product_work(*shape)
+    epochs, products = [], []
+    for _ in range(1 + args.timed_epochs):
+        clock = time.perf_counter()
+        state, metrics = dist.train_epoch(
+            state, pools, anchors, config=config, chunks=chunks, key=jax.random.key(1)
+        )
+        jax.block_until_ready(metrics)
+        epochs.append(time.perf_counter() - clock)
+        products.append(machine.seconds_of(product, repeats=1))
+    epoch = min(epochs[1:])
+    return {
+        "seconds": epoch,
+        "first_seconds": epochs[0],
+        "steps": chunks.steps,
+        "flops": work,
+        "rate": work / epoch,
+        "matmul_shape": list(shape),
+        "matmul_rate": 2 * math.prod(shape) / min(products),
+    }
+
+
+def selection_time(timed: Timed, args: Args, epoch: dict[str, Any]) -> dict[str, Any]:
+    """Return the selection's seconds beside those of a distillation."""
+    problem = timed.problem
     clock = time.perf_counter()
     chosen = select(
         *(problem.anchors_x, problem.anchors_y, problem.pool_x, problem.pool_y),
         Config(),
         key=jax.random.key(2),
     )
+    whole = epoch["first_seconds"] + (args.epochs - 1) * epoch["seconds"]
     return {
-        "epoch": {
-            "seconds": epoch,
-            "steps": chunks.steps,
-            "flops": work,
-            "rate": work / epoch,
-            "matmul_shape": list(shape),
-            "matmul_rate": machine.matmul_rate(*shape),
-        },
-        "selection": {
-            "seconds": time.perf_counter() - clock,
-            "candidates": len(chosen.curve),
-            "distillation_seconds": seconds[0] + (args.epochs - 1) * epoch,
-        },
+        "seconds": time.perf_counter() - clock,
+        "candidates": len(chosen.curve),
+        "distillation_seconds": whole,
     }
-
-
-def page(results: dict[str, Any]) -> list[str]:
-    """Return the parts of floors.md."""
-    own, epoch, chosen = results["settings"], results["epoch"], results["selection"]
-    streamed, cached = results["streamed"], results["cached"]
-    rows = [
-        _against(
-            "streamed coupling, an iteration",
-            f"{streamed['seconds']:.4f} s",
-            f"4 n m r flop at {results['tile_rate'] / 1e9:.1f} GFLOP/s, the tile's "
-            f"product: {streamed['floor']:.4f} s",
-            streamed["seconds"] / streamed["floor"],
-        ),
-        _against(
-            "cached coupling, an iteration",
-            f"{cached['seconds']:.4f} s",
-            f"the cost read twice at {results['read_rate'] / 1e9:.1f} GB/s: "
-            f"{cached['floor']:.4f} s",
-            cached["seconds"] / cached["floor"],
-        ),
-        _against(
-            "distillation, an epoch",
-            f"{epoch['rate'] / 1e9:.1f} GFLOP/s",
-            f"{epoch['matmul_rate'] / 1e9:.1f} GFLOP/s, a product of shape "
-            f"{' x '.join(map(str, epoch['matmul_shape']))}",
-            epoch["rate"] / epoch["matmul_rate"],
-        ),
-        _against(
-            f"selection, {chosen['candidates']} candidates",
-            f"{chosen['seconds']:.1f} s",
-            f"one distillation of {own['epochs']} epochs: "
-            f"{chosen['distillation_seconds']:.1f} s",
-            chosen["seconds"] / chosen["distillation_seconds"],
-        ),
-    ]
-    counts = own["anchors"]
-    for name, (few, many) in results["growth"].items():
-        rows.append(
-            _against(
-                f"{name} coupling, N = {counts[1]}",
-                f"{many['seconds']:.3f} s, {many['iterations']} iterations",
-                f"N = {counts[0]}: {few['seconds']:.3f} s, {few['iterations']} "
-                "iterations",
-                many["seconds"] / few["seconds"],
-            )
-        )
-    return [
-        machine.sentence(results["machine"]),
-        f"{own['data']}, pools of {own['size']}, N = {counts[0]}, r = {own['r']}:",
-        table(("what", "measured", "against", "ratio"), rows),
-        "An iteration is a whole solve of a given number of iterations, divided by "
-        "it: computing the cost where it is stored, the exponentials and the looks at "
-        "the error are in it. The distillation's operations are those of the matrix "
-        "products that an epoch needs by the shorter contraction of `affinity.py` "
-        "(benchmarks/flops.py), softmaxes and Adam uncounted. The distillation is "
-        f"{epoch['steps']} steps an epoch, its first epoch with compilation and the "
-        "others at the seconds of the fastest timed one; the selection's seconds hold "
-        "its compilation.",
-    ]
-
-
-def _against(what: str, measured: str, floor: str, ratio: float) -> tuple[str, ...]:
-    return what, measured, floor, number(ratio)
 
 
 if __name__ == "__main__":

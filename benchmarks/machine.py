@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,13 @@ SECONDS = 0.05
 
 
 def describe(threads: int) -> dict[str, Any]:
-    """Return the processor, cores, threads, load and versions; no names of machines."""
+    """Return the processor, cores, threads and versions; no names of machines."""
     device = jax.devices()[0]
     return {
         "processor": processor(),
         "cores": os.cpu_count() or 1,
         "threads": threads,
         "memory_gigabytes": round(_memory() / 1e9, 1),
-        "load": round(os.getloadavg()[0], 1),
         "device": f"{device.platform} ({device.device_kind})",
         "python": platform.python_version(),
         "versions": {name: package_version(name) for name in PACKAGES},
@@ -47,14 +46,7 @@ def sentence(machine: dict[str, Any], peers: dict[str, str] | None = None) -> st
             f"{name} {value}" for name, value in peers.items()
         )
         text += "."
-    load = machine["load"]
-    busy = (
-        f" Other programs ran beside (load {load:g} at the start), so that times are "
-        "too long and ratios uncertain."
-        if load > 0.5
-        else f" Nothing else ran (load {load:g} at the start)."
-    )
-    return text + busy
+    return text
 
 
 def processor() -> str:
@@ -75,42 +67,56 @@ def _memory() -> int:
 
 
 def seconds_of(work: Callable[[], Any], *, repeats: int = REPEATS) -> float:
-    """Return the least seconds of some calls, after one that compiles.
+    """Return the least seconds of some calls, after one that compiles."""
+    return seconds_in_turn({"work": work}, repeats=repeats)["work"]
 
-    Each is repeated until it takes long enough for the clock.
+
+def seconds_in_turn(
+    works: Mapping[str, Callable[[], Any]], *, repeats: int = REPEATS
+) -> dict[str, float]:
+    """Return the least seconds of a call of each work, after one that compiles.
+
+    The works take turns, so that a time and the rate of its floor are of the same
+    minutes. Short calls are repeated until they take long enough for the clock.
     """
-    jax.block_until_ready(work())
-    clock = time.perf_counter()
-    jax.block_until_ready(work())
-    once = max(time.perf_counter() - clock, 1e-7)
-    count = max(1, round(SECONDS / once))
-    best = once
+    best: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for name, work in works.items():
+        jax.block_until_ready(work())
+        best[name] = max(_seconds(work, 1), 1e-7)
+        counts[name] = max(1, round(SECONDS / best[name]))
     for _ in range(repeats):
-        clock = time.perf_counter()
-        for _ in range(count):
-            out = work()
-        jax.block_until_ready(out)
-        best = min(best, (time.perf_counter() - clock) / count)
+        for name, work in works.items():
+            best[name] = min(best[name], _seconds(work, counts[name]))
     return best
 
 
-def matmul_rate(rows: int, inner: int, columns: int) -> float:
-    """Return the float32 operations a second of one product of that shape."""
+def _seconds(work: Callable[[], Any], count: int) -> float:
+    clock = time.perf_counter()
+    for _ in range(count):
+        out = work()
+    jax.block_until_ready(out)
+    return (time.perf_counter() - clock) / count
+
+
+def product_work(rows: int, inner: int, columns: int) -> Callable[[], jax.Array]:
+    """Return one float32 product of that shape: 2 rows inner columns operations."""
     a = jnp.ones((rows, inner), jnp.float32)
     b = jnp.ones((inner, columns), jnp.float32)
     product = jax.jit(
         lambda a, b: jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
     )
-    return 2 * rows * inner * columns / seconds_of(lambda: product(a, b))
+    return lambda: product(a, b)
 
 
-def read_rate(rows: int, columns: int) -> float:
-    """Return the bytes a second at which a float32 matrix is read.
+def matmul_rate(rows: int, inner: int, columns: int) -> float:
+    """Return the float32 operations a second of one product of that shape."""
+    return 2 * rows * inner * columns / seconds_of(product_work(rows, inner, columns))
 
-    By a sum, and by a product with a vector: the quicker of them.
-    """
+
+def read_works(rows: int, columns: int) -> dict[str, Callable[[], jax.Array]]:
+    """Return ways to read a float32 matrix once: its sum, its product with a vector."""
     values = jnp.ones((rows, columns), jnp.float32)
     vector = jnp.ones(rows, jnp.float32)
     total, product = jax.jit(jnp.sum), jax.jit(jnp.matmul)
-    ways = (lambda: total(values)), (lambda: product(vector, values))
-    return 4 * rows * columns / min(seconds_of(way) for way in ways)
+    return {"sum": lambda: total(values), "vector": lambda: product(vector, values)}

@@ -66,8 +66,7 @@ class Timing(NamedTuple):
     wall: float
     """Least of the runs after the first."""
     cpu: float
-    """Least of the processor's seconds, all cores together: a busy machine's wall
-    seconds say little."""
+    """Least of the processor's seconds, all cores together."""
 
 
 def timed(work: Callable[[], Any], repeats: int) -> tuple[Timing, Any]:

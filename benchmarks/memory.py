@@ -1,11 +1,12 @@
 """Peak memory of the streamed coupling: large pools, a process each, a few iterations.
 
-    python benchmarks/memory.py --sizes 25000 50000 100000
+    python benchmarks/memory.py --sizes 12500 35000 100000
 
 The pools are those of large_coupling.py. The peak of an iteration is that of all of
 them, so two are made (one plain, one over-relaxed, and a look at the error), and no
 array of n m anywhere: the cost of 100,000 x 100,000 alone would take 40 GB. About four
-minutes on two CPU cores, nearly all of them for the largest.
+minutes on two CPU cores, nearly all of them for the largest. The results are written
+after each size.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from anchordot_jax import InputError, files
 class Args:
     """What to measure."""
 
-    sizes: tuple[str, ...] = ("25000", "50000", "100000")
+    sizes: tuple[str, ...] = ("12500", "35000", "100000")
     """Rows of the pools."""
     dim: int = 384
     """Dimension of the embeddings."""
@@ -61,13 +62,13 @@ def main(args: Args) -> None:
                 raise InputError(f"Pools of {size} failed: {error}.") from None
             cells.append({"n": size.n, "m": size.m, **told})
             print(cells[-1], flush=True)
-        results = {
-            "machine": about,
-            "settings": {"dim": args.dim, "anchors": args.anchors},
-            "cells": cells,
-        }
-        files.write_json(args.docs / "memory.json", results)
-        write_markdown("memory", page(results), args.docs)
+            results = {
+                "machine": about,
+                "settings": {"dim": args.dim, "anchors": args.anchors},
+                "cells": cells,
+            }
+            files.write_json(args.docs / "memory.json", results)
+            write_markdown("memory", page(results), args.docs)
 
 
 def page(results: dict) -> list[str]:

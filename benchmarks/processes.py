@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,7 @@ def _environment(threads: int) -> Mapping[str, str]:
         **os.environ,
         **{f"{name}_NUM_THREADS": str(threads) for name in names},
         "BENCHMARK_THREADS": str(threads),
+        "BENCHMARK_STARTED": repr(time.time()),
         # A stored program would make the first call look like the second.
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "PYTHONPATH": str(REPOSITORY),

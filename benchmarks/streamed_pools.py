@@ -11,7 +11,6 @@ difference between the two models' parameters.
 
 import dataclasses
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 import h5py
 import numpy as np
 import tyro
+from measuring import resident
 
 BLOCK = 10_000
 MEGA = 1e6
@@ -88,17 +88,12 @@ def fit(folder: Path, args: Args) -> None:
             pool_memory=args.memory,
         ),
     )
-    before = int(re.search(r"VmRSS:\s+(\d+)", status())[1]) * 1024  # type: ignore[index]
+    before = resident()
     with peak_memory() as peak:
         data = read_fit_data(sources, split, memory=args.memory)
         result = fit_data(data, config)
     result.model.save(folder / f"model-{args.memory}")
     print(json.dumps({"before": before, "peak": peak.bytes, **result.seconds}))
-
-
-def status() -> str:
-    """Return what Linux says of this process."""
-    return Path("/proc/self/status").read_text(encoding="ascii")
 
 
 def measured(folder: Path, args: Args, memory: int) -> dict[str, Any]:

@@ -3,11 +3,10 @@
     python benchmarks/student_step.py --chunk-size 2000 --dim-x 384 --dim-y 384
 
 One pool chunk: the targets from the potentials, the students' logits, the loss, its
-gradient and the optimiser. Float32 and bfloat16 products take turns, so that a busy
-machine is as busy for both; the fastest of the repeats counts, by the wall and by the
-processor's clock. Beside the seconds stand the operations of the step's matrix
-products, counted in its program, a second, and their share of what a float32 product of
-the logits' shape reaches here.
+gradient and the optimiser. Float32 and bfloat16 products take turns; the fastest of the
+repeats counts, by the wall and by the processor's clock. Beside the seconds stand the
+operations of the step's matrix products, counted in its program, a second, and their
+share of what a float32 product of the logits' shape reaches here.
 """
 
 import dataclasses

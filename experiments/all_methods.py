@@ -34,8 +34,7 @@ Real embeddings: photographs and captions (flickr8k), molecules and descriptions
 (chebi20: MiniMol; chebi20-fp: fingerprints), clip art and titles (openclipart). 400
 test pairs; the rows that are neither anchors nor test pairs are halved into two pools
 without a common item. All methods of a seed have the same anchors, pools and test
-items. Other programs ran beside most of these fits: compare processor time (CPU), not
-seconds. Made by
+items. Compare processor time (CPU), not seconds. Made by
 
 """
 REFERENCE = "anchordot"

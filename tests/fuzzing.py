@@ -39,7 +39,7 @@ from mutations import (
 
 SEED = 2026
 SECONDS = 120
-"""Limit of one case, on a busy machine; a sound one takes a fraction of a second."""
+"""Limit of one case; a sound one takes a fraction of a second."""
 MORE_ADDRESSES = 6 << 30
 """Bytes of address space that a case may take beyond what JAX has at the start."""
 

@@ -83,7 +83,7 @@ def test_the_table_tells_everything() -> None:
     done = {
         **{"iterations": 20, "column_error": 2e-5, "cold_seconds": 4.0, "r": 20},
         **{"warm_seconds": 1.5, "profile_seconds": 0.5, "peak_gigabytes": 0.9},
-        "start_gigabytes": 0.4,
+        **{"start_gigabytes": 0.4, "process_seconds": 6.0},
     }
     rows = coupling_table.rows_of(
         [
@@ -95,9 +95,9 @@ def test_the_table_tells_everything() -> None:
         ]
     )
     lines = [" | ".join(coupling_table._cells(row)) for row in rows]
-    assert "20 | 2e-05 | 4 | 1.5 | 0.5 | 0.9 | 0.5" in lines[0]
-    assert "more than 120 | - | - | at least 1.5" in lines[1]
-    assert "more than 120 (as at openclipart 9 x 9)" in lines[2]
+    assert "20 | 2e-05 | 4 | 6 | 1.5 | 0.5 | 0.9 | 0.5" in lines[0]
+    assert "stopped at 120 of the process | - | - | - | at least 1.5" in lines[1]
+    assert "not run: passed 120 at openclipart 9 x 9" in lines[2]
     assert "not run: no such library" in lines[3]
     assert "0.1 (not reached)" in lines[4]
 
@@ -121,10 +121,42 @@ def test_what_passed_the_limit_is_not_tried_on_more(
         cells.Cell("coupling", SETTINGS | {"n": 60}),
         cells.Cell("coupling", SETTINGS | {"n": 60, "anchors": 10}),
         cells.Cell("coupling", SETTINGS | {"n": 60, "implementation": "pot-log"}),
+        cells.Cell("coupling", SETTINGS | {"n": 60, "threads": 1}),
     ]
     records = cells.run_cells(grid, run, tmp_path)
     seen = [record["result"].get("seen_at") for record in records]
-    assert seen == [None, "openclipart 50 x 40", None, None]
+    assert seen == [None, "openclipart 50 x 40", None, None, None]
+
+
+def test_variants_are_run_at_the_second_size_alone() -> None:
+    names = ["ott-dense", "ott-dense-momentum", "pot-log"]
+
+    def variants(*sizes: str) -> list[Any]:
+        chosen = coupling_cells.points(
+            ("flickr8k", "chebi20"), sizes, (5, 7), full=False
+        )
+        grid = coupling_cells.grid(chosen, names, limit=1.0, threads=1)
+        return [
+            (own["data"], own["n"], own["implementation"])
+            for own in (cell.settings for cell in grid)
+            if own["implementation"] != "ott-dense"
+        ]
+
+    assert variants("20", "30", "40") == [("flickr8k", 30, n) for n in names[1:]]
+    assert variants("20") == [("flickr8k", 20, n) for n in names[1:]]
+
+
+def test_cells_of_another_machine_are_refused(tmp_path: Path) -> None:
+    peers = {"torch": "2"}
+    first = coupling.machine_of(tmp_path, 1, {})
+    assert first["peers"] == {}
+    # Ours alone, then with rivals, then alone again.
+    assert coupling.machine_of(tmp_path, 1, peers)["peers"] == peers
+    assert coupling.machine_of(tmp_path, 1, {})["peers"] == peers
+    with pytest.raises(InputError, match=r"measured otherwise \(threads 1 against 2\)"):
+        coupling.machine_of(tmp_path, 2, peers)
+    with pytest.raises(InputError, match=r"\(torch '2' against '3'\); give another"):
+        coupling.machine_of(tmp_path, 1, {"torch": "3"})
 
 
 @pytest.mark.parametrize(

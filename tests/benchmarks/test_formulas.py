@@ -112,8 +112,7 @@ def test_measured_times_follow_the_formula() -> None:
         formula = analytic.solve_seconds(
             n, m, r, count, flops=rates["tile_rate"], bandwidth=rates["read_rate"]
         )
-        # The exponentials are not counted, and rates differ from minute to minute on
-        # a busy machine.
+        # The exponentials are not counted, and rates differ from minute to minute.
         assert 0.1 < seconds / formula < 8, row
         by_rank.setdefault(r, []).append((n * m, seconds / count, formula / count))
     assert by_rank

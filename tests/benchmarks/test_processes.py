@@ -4,7 +4,7 @@ from pathlib import Path
 
 import processes
 import pytest
-from measuring import column_error
+from measuring import column_error, process_seconds
 
 from anchordot_jax import InputError
 
@@ -45,6 +45,20 @@ def test_want_of_memory_is_a_reason(tmp_path: Path) -> None:
     words = program(tmp_path, "import os; os.kill(os.getpid(), 9)")
     with pytest.raises(processes.FailedError, match="want of memory"):
         processes.measure(words, threads=1)
+
+
+def test_whole_seconds_hold_start_and_imports(tmp_path: Path) -> None:
+    text = (
+        "import time; time.sleep(0.3)\n"
+        "import json, measuring\n"
+        "print(json.dumps(measuring.process_seconds()))\n"
+    )
+    folder = Path(processes.HERE)
+    words = program(tmp_path, f"import sys; sys.path.append({str(folder)!r})\n" + text)
+    told = processes.measure(words, threads=1)
+    assert 0.3 < float(told["process_seconds"] or 0) < 60
+    # In a process that none started there is nothing to say.
+    assert process_seconds() == {}
 
 
 def test_threads_are_given(tmp_path: Path) -> None:
