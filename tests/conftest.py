@@ -26,6 +26,20 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
+MAPS = 20_000
+"""Memory maps of a worker, ten for each compiled program, above which all programs are
+forgotten: Linux grants a process 65,530, and XLA dies without a word beyond them."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_programs() -> Iterator[None]:
+    """Keep long test runs below the system's limit of memory maps."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MAPS:
+        jax.clear_caches()
+
+
 def data_folder() -> Path:
     """Return the real embeddings: $ANCHORDOT_DATA, or shared/data beside us."""
     named = os.environ.get("ANCHORDOT_DATA")

@@ -92,9 +92,12 @@ PARTS = {
 
 
 def all_other():
-    """Return a config in which no field has its default."""
+    """Return a config in which no field has its default.
+
+    But rho, with which Anderson's acceleration is refused.
+    """
     parts = {name: cls(**OTHER[cls]) for name, cls in PARTS.items()}
-    return Config(**OTHER[Config], **parts)
+    return Config(**{**OTHER[Config], "rho": None}, **parts)
 
 
 def one_other():

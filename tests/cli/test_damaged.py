@@ -122,7 +122,7 @@ def stop_after(run: Path, epoch: int) -> None:
     """Train a run without a model up to an epoch, and leave its state stored."""
     command = _parse(FIT)
     assert isinstance(command, Fit)
-    data, split = command._load()
+    data, split = command._load(None)
     folder = command._open_run(data, split)
     assert isinstance(folder, RunFolder)
     with pytest.raises(Interrupted):
