@@ -37,7 +37,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "omega 1": PLAIN,
     "anderson 3": {**PLAIN, "anderson": 3},
     "anderson 5": {**PLAIN, "anderson": 5},
-    "anderson 10": {**PLAIN, "anderson": 10},
+    "anderson 8": {**PLAIN, "anderson": 8},
     "from epsilon": {"warm_start": "epsilon"},
     "from subsample": {"warm_start": "subsample"},
 }
