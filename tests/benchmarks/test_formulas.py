@@ -105,7 +105,8 @@ def test_measured_times_follow_the_formula() -> None:
         rows = [row for row in csv.DictReader(file) if row["warm_seconds"]]
     by_rank: dict[int, list[tuple[int, float, float]]] = {}
     for row in rows:
-        if row["implementation"] != "ours-streamed" or int(row["n"]) < 2000:
+        # Of fewer than two whole tiles XLA takes the cost out of the iterations.
+        if row["implementation"] != "ours-streamed" or int(row["n"]) < 3000:
             continue
         n, m, r, count = (int(row[name]) for name in ("n", "m", "r", "iterations"))
         seconds = float(row["warm_seconds"]) - float(row["profile_seconds"])
