@@ -6,7 +6,6 @@ figures as NAME.json or NAME.csv, in one folder.
 
 import contextlib
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -53,11 +52,4 @@ def number(value: float | int | None, digits: int = 3) -> str:
 
 def tell(progress: Progress) -> None:
     """Print how far a grid of cells is."""
-    left = progress.seconds_left
-    rest = (
-        ""
-        if left is None
-        else f", about {time.strftime('%H:%M:%S', time.gmtime(left))} left"
-    )
-    failed = f", {progress.failed} failed" if progress.failed else ""
-    print(f"{progress.done} of {progress.total} cells{failed}{rest}", flush=True)
+    print(progress.line, flush=True)

@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import itertools
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,14 +118,7 @@ def finished_cells(
 
 
 def _tell(progress: Progress) -> None:
-    left = progress.seconds_left
-    rest = (
-        ""
-        if left is None
-        else f", about {time.strftime('%H:%M:%S', time.gmtime(left))} left"
-    )
-    failed = f", {progress.failed} failed" if progress.failed else ""
-    print(f"{progress.done} of {progress.total} cells{failed}{rest}", flush=True)
+    print(progress.line, flush=True)
 
 
 def write_results(name: str, records: Sequence[Mapping[str, Any]], docs: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from anchordot_jax import Config, CouplingConfig, coupling, distillation, profiles
 from anchordot_jax.config import SoftCcaConfig
+from anchordot_jax.evaluation.score_matrix import partner_ranks
 from anchordot_jax.matching.bank import BETA, LEAST_SPREAD, cosine_spread
 from anchordot_jax.matching.sinkhorn import sinkhorn_offsets
 from anchordot_jax.recipes import canonical, refined, soft_cca, soft_selection
@@ -316,7 +317,7 @@ def embed(given: Given, several: Sequence[dict[str, Any]]) -> Embeddings:
 def measure(u: np.ndarray, v: np.ndarray, h: int) -> dict[str, float]:
     """Return log rank and mean of the six recalls (%), plain and hubs corrected."""
     end = h + GALLERY
-    plain = ranks_of((u[:h] @ v[:end].T, v[:h] @ u[:end].T))
+    plain = both_ranks(u[:h] @ v[:end].T, v[:h] @ u[:end].T)
     bank = soft_selection.bank_ranks(u[:end], v[:end], h)
     values = [f for ranks in (plain, bank) for f in (log_rank(ranks), recall(ranks))]
     return dict(zip(METRICS, values, strict=True))
@@ -331,7 +332,7 @@ def bank_forms(u: np.ndarray, v: np.ndarray, h: int) -> dict[str, float]:
     def corrected(bank_u: np.ndarray, bank_v: np.ndarray, beta: float) -> float:
         x2y = beta * u[:h] @ gallery_v.T - _log_sum(beta * bank_u @ gallery_v.T)
         y2x = beta * v[:h] @ gallery_u.T - _log_sum(beta * bank_v @ gallery_u.T)
-        return log_rank(ranks_of((x2y, y2x)))
+        return log_rank(both_ranks(x2y, y2x))
 
     found = {
         f"beta-{beta:g}": corrected(u[h:end], v[h:end], beta / spread) for beta in BETAS
@@ -344,21 +345,16 @@ def bank_forms(u: np.ndarray, v: np.ndarray, h: int) -> dict[str, float]:
     offsets_u = sinkhorn_offsets(v[h:end], gallery_u, 1 / scale)[None, :]
     x2y = scale * u[:h] @ gallery_v.T + offsets_v
     y2x = scale * v[:h] @ gallery_u.T + offsets_u
-    return found | {"sinkhorn": log_rank(ranks_of((x2y, y2x)))}
+    return found | {"sinkhorn": log_rank(both_ranks(x2y, y2x))}
 
 
 def _log_sum(logits: np.ndarray) -> np.ndarray:
     return np.asarray(jax.nn.logsumexp(logits, axis=0))[None, :]
 
 
-def ranks_of(both: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Return the rank of column k in row k of each matrix; ties count half."""
-    found = []
-    for scores in both:
-        own = np.diagonal(scores)[:, None]
-        above, equal = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
-        found.append(1 + above + (equal - 1) / 2)
-    return np.stack(found)
+def both_ranks(x2y: np.ndarray, y2x: np.ndarray) -> np.ndarray:
+    """Return the rank of column k in row k of each matrix, `[2, h]`."""
+    return np.stack([partner_ranks(x2y), partner_ranks(y2x)])
 
 
 def log_rank(ranks: np.ndarray) -> float:

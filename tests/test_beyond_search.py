@@ -84,7 +84,7 @@ def test_mean_weights_is_the_mean_of_each_leaf(variants: ModuleType) -> None:
 
 def test_ranks_count_ties_half(variants: ModuleType) -> None:
     scores = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.3]])
-    np.testing.assert_allclose(variants.ranks_of((scores,)), [[1.5, 3]])
+    np.testing.assert_allclose(variants.partner_ranks(scores), [1.5, 3])
     assert variants.log_rank(np.array([[1.0, np.e]])) == pytest.approx(0.5)
     assert variants.recall(np.array([[1, 3, 8, 20]])) == pytest.approx(100 * 1.5 / 3)
 

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools, Scorer
+from anchordot_jax.evaluation.score_matrix import partner_ranks
 from anchordot_jax.model import AlignedModel
 
 HELDOUT = 0.2
@@ -116,12 +117,4 @@ def heldout_ranks(scorer: Scorer, held: Anchors, pools: Pools) -> np.ndarray:
     else:
         scores = scorer.scores(x, y)
         x2y, y2x = scores.x2y[:h], scores.y2x[:h]
-    return np.stack([_ranks_of_first(x2y), _ranks_of_first(y2x)])
-
-
-def _ranks_of_first(scores: np.ndarray) -> np.ndarray:
-    """Return the rank of column k in row k of `[h, m]`; ties count half, NaN last."""
-    own = np.diagonal(scores)[:, None]
-    above = (~(scores <= own)).sum(axis=1)
-    equal = (scores == own).sum(axis=1) - 1
-    return np.asarray(1 + above + np.maximum(equal, 0) / 2)
+    return np.stack([partner_ranks(x2y), partner_ranks(y2x)])

@@ -88,3 +88,11 @@ def evaluate_scores(
             retrieve_scores(scores, positives), ks
         ).items()
     }
+
+
+def partner_ranks(scores: np.ndarray) -> np.ndarray:
+    """Return the rank of column k in row k of `[h, m]`; ties count half, NaN last."""
+    own = np.diagonal(scores)[:, None]
+    above = (~(scores <= own)).sum(axis=1)
+    equal = (scores == own).sum(axis=1) - 1
+    return np.asarray(1 + above + np.maximum(equal, 0) / 2)

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from anchordot_jax.config import CouplingConfig, SoftCcaConfig
+from anchordot_jax.evaluation.score_matrix import partner_ranks
 from anchordot_jax.matching.bank import BETA, LEAST_SPREAD
 from anchordot_jax.recipes import canonical, soft_cca
 
@@ -291,20 +292,13 @@ def bank_ranks(u: np.ndarray, v: np.ndarray, h: int) -> np.ndarray:
     logits = beta * cosines
     x2y = logits[:h] - _log_sum(logits[h:])[None, :]
     y2x = logits[:, :h].T - _log_sum(logits[:, h:].T)[None, :]
-    return np.stack([_ranks_of_first(x2y), _ranks_of_first(y2x)])
+    return np.stack([partner_ranks(x2y), partner_ranks(y2x)])
 
 
 def _log_sum(logits: np.ndarray) -> np.ndarray:
     """Return the log-sum-exp of each column; logits are at most beta."""
     top = logits.max(axis=0)
     return np.asarray(top + np.log(np.exp(logits - top[None, :]).sum(axis=0)))
-
-
-def _ranks_of_first(scores: np.ndarray) -> np.ndarray:
-    """Return the rank of column k in row k of `[h, m]`; ties count half."""
-    own = np.diagonal(scores)[:, None]
-    above, equal = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
-    return np.asarray(1 + above + (equal - 1) / 2)
 
 
 def _curve(

@@ -53,6 +53,18 @@ class Progress(NamedTuple):
     seconds_left: float | None
     """None until a cell was run."""
 
+    @property
+    def line(self) -> str:
+        """It in words."""
+        left = self.seconds_left
+        rest = (
+            ""
+            if left is None
+            else f", about {time.strftime('%H:%M:%S', time.gmtime(left))} left"
+        )
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.done} of {self.total} cells{failed}{rest}"
+
 
 class Work(Protocol):
     """What a worker promises: `concurrent.futures` and submitit both do."""
