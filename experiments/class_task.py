@@ -52,6 +52,8 @@ GROUPS = (
 class ClassTask(NamedTuple):
     """Raw embeddings of both sides with their classes."""
 
+    rows: np.ndarray
+    """Rows of the images in the set."""
     images: np.ndarray
     """`[q, dx]`."""
     image_labels: np.ndarray
@@ -80,6 +82,7 @@ def class_task(settings: Mapping[str, Any], folder: Path) -> ClassTask:
             f"openclipart or imagenet7."
         )
     return ClassTask(
+        loaded.pairs[:, 0],
         loaded.x.read(loaded.pairs[:, 0]),
         loaded.pairs[:, 1],
         loaded.y.read(),
@@ -108,7 +111,9 @@ def _stand_in(
     images = split.test_pairs[:, 0] if own else others
     images = images[labels[images] >= 0]
     prompts = split.pool_y[labels[split.pool_y] >= 0]
-    return ClassTask(x[images], labels[images], y[prompts], labels[prompts], names)
+    return ClassTask(
+        images, x[images], labels[images], y[prompts], labels[prompts], names
+    )
 
 
 def _folders(folder: Path) -> np.ndarray:

@@ -284,7 +284,9 @@ def _item(
     return Item(name, shown, picture or "", picture is None, note, right)
 
 
-def draw(drawn: Sequence[Mapping[str, Any]], names: Names, pictures: Path) -> Figure:
+def picture_of(
+    drawn: Sequence[Mapping[str, Any]], names: Names, pictures: Path
+) -> Figure:
     """Return the examples of text -> image as a picture, a row each."""
     figure = Figure(figsize=(9, 1.35 * len(drawn)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -295,7 +297,7 @@ def draw(drawn: Sequence[Mapping[str, Any]], names: Names, pictures: Path) -> Fi
         axes[0].set_title(f"rank {example['rank']:g}", fontsize=7, loc="left")
         axes[0].axis("off")
         for place, row in zip(axes[1:], example["answers"], strict=True):
-            place.imshow(_pixels(pictures, names.ids[row]))
+            place.imshow(pixels(pictures, names.ids[row]))
             place.set_xticks([])
             place.set_yticks([])
             right = row == example["query"]
@@ -304,7 +306,7 @@ def draw(drawn: Sequence[Mapping[str, Any]], names: Names, pictures: Path) -> Fi
     return figure
 
 
-def _pixels(pictures: Path, name: str, side: int = 160) -> np.ndarray:
+def pixels(pictures: Path, name: str, side: int = 160) -> np.ndarray:
     """Return a picture on a white square; white alone where it cannot be read."""
     canvas = np.full((side, side, 3), 255, np.uint8)
     path = picture_path(pictures, name)
@@ -377,7 +379,7 @@ def main(args: Args) -> None:
         if known:
             path = folder / f"{NAME}-{data}.png"
             with files.replacing(path) as temporary:
-                figure = draw(drawn, names[data], args.pictures)
+                figure = picture_of(drawn, names[data], args.pictures)
                 figure.savefig(temporary, dpi=110, metadata={"Software": None})
             print(f"{path} written")
 

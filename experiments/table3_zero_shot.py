@@ -30,7 +30,7 @@ import fits
 import fits_together
 import numpy as np
 import tyro
-from class_task import class_task
+from class_task import ClassTask, class_task
 from paper_tables import printed_rows
 from results import (
     distinct,
@@ -76,17 +76,8 @@ def run(settings: Mapping[str, Any], *, folder: Path, out: Path) -> dict[str, fl
         InputError: other encoders, or a method that has no embeddings.
     """
     task = class_task(settings, folder)
-    problem = fits.problem_of(settings, folder)
-    model = fits.scorer_of(settings, problem, out)
-    if not isinstance(model, AlignedModel):
-        raise InputError(
-            f"{settings['method']} scores items and embeds none, so that prompts "
-            f"cannot be averaged; leave it out of --methods."
-        )
-    classes = class_embeddings(
-        model.embed_y(task.prompts), task.prompt_labels, len(task.names)
-    )
-    found = classify(model.embed_x(task.images), classes, task.image_labels)
+    images, classes = embedded(settings, task, folder=folder, out=out)
+    found = classify(images, classes, task.image_labels)
     each = {
         f"class/{name}": float(share)
         for name, share, count in zip(
@@ -102,6 +93,27 @@ def run(settings: Mapping[str, Any], *, folder: Path, out: Path) -> dict[str, fl
         "images": int(found.counts.sum()),
         **each,
     }
+
+
+def embedded(
+    settings: Mapping[str, Any], task: ClassTask, *, folder: Path, out: Path
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the embeddings of the images and of the classes by a cell's fit.
+
+    Raises:
+        InputError: other encoders, or a method that has no embeddings.
+    """
+    problem = fits.problem_of(settings, folder)
+    model = fits.scorer_of(settings, problem, out)
+    if not isinstance(model, AlignedModel):
+        raise InputError(
+            f"{settings['method']} scores items and embeds none, so that prompts "
+            f"cannot be averaged; leave it out of --methods."
+        )
+    classes = class_embeddings(
+        model.embed_y(task.prompts), task.prompt_labels, len(task.names)
+    )
+    return model.embed_x(task.images), classes
 
 
 def main(args: Args) -> None:

@@ -1,4 +1,4 @@
-"""The scripts of Figures 8 to 11 and 14 to 16, and of SOTAlign's evaluation."""
+"""The scripts of Figures 8 to 12 and 14 to 16, and of SOTAlign's evaluation."""
 
 import csv
 import gzip
@@ -217,6 +217,60 @@ def test_a_page_of_examples_stands_alone() -> None:
     assert "experiments/figures14_16_examples.py" in text
     assert "http" not in text
     assert "<script" not in text
+
+
+def test_classified_images_are_drawn_whatever_their_answers() -> None:
+    from figure12_class_examples import answers, examples
+
+    labels, rows = np.arange(20) % 3, np.arange(100, 120)
+    right = examples(labels, labels, rows, shown=6, seed=0)
+    wrong = examples((labels + 1) % 3, labels, rows, shown=6, seed=0)
+    assert [each["row"] for each in right] == [each["row"] for each in wrong]
+    assert all(each["predicted"] == each["label"] for each in right)
+    assert all(each["predicted"] != each["label"] for each in wrong)
+    assert {each["label"] for each in right} <= {0, 1, 2}
+    other = examples(labels, labels, rows, shown=6, seed=1)
+    assert [each["row"] for each in other] != [each["row"] for each in right]
+    assert len(examples(labels, labels, rows, shown=50, seed=0)) == 20
+
+    def record(method: str, drawn: list[dict[str, int]], seed: int) -> dict[str, Any]:
+        named = [
+            {**e, **{k: f"c{e[k]}" for k in ("label", "predicted")}} for e in drawn
+        ]
+        return {
+            "status": "done",
+            "settings": {"method": method, "seed": seed},
+            "result": {"examples": json.dumps(named)},
+        }
+
+    found = answers(
+        [
+            record("sue", wrong, 0),
+            record("anchordot", right, 0),
+            record("anchordot", other, 1),
+        ]
+    )
+    assert list(found) == [each["row"] for each in right]
+    first = found[right[0]["row"]]
+    assert first["anchordot"] == first["label"] != first["sue"]
+
+
+@pytest.mark.slow
+def test_classified_images_are_shown_with_every_answer(tmp_path: Path) -> None:
+    """Of the bundled clip art; a picture that is not there is a white square."""
+    pictures = tmp_path / "png"
+    pictures.mkdir()
+    words = ["--data", "openclipart", "--classes", "openclipart", "--shown", "5"]
+    words += ["--anchors", "300", "--pool", "200", "--methods", "ridge-cca", "cca"]
+    words += ["--pictures", str(pictures)]
+    done = run("figure12_class_examples.py", tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("row ")]
+    assert len(lines) == 5
+    assert all("ridge-cca" in line and ", cca" in line for line in lines)
+    assert (tmp_path / "figure12_class_examples.png").stat().st_size > 1000
+    with (tmp_path / "figure12_class_examples.csv").open(newline="") as file:
+        assert {row["method"] for row in csv.DictReader(file)} == {"ridge-cca", "cca"}
 
 
 class ToyDecoder:

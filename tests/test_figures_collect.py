@@ -2,6 +2,8 @@
 
 import csv
 import gzip
+import importlib
+import inspect
 import sys
 from pathlib import Path
 
@@ -222,6 +224,17 @@ def test_a_table_is_drawn_as_its_cells_are(tmp_path: Path) -> None:
     for suffix in ("png", "svg"):
         drawn = [tmp_path / n / f"figure4_hubness.{suffix}" for n in ("table", "cells")]
         assert drawn[0].read_bytes() == drawn[1].read_bytes()
+
+
+def test_every_drawing_is_made_of_records_and_a_folder() -> None:
+    """What collect.py calls has the two arguments that it gives."""
+    found = 0
+    for script in Path(collect.__file__).parent.glob("*.py"):
+        draw = getattr(importlib.import_module(script.stem), "draw", None)
+        if draw is not None:
+            assert list(inspect.signature(draw).parameters) == ["records", "docs"]
+            found += 1
+    assert found >= 8
 
 
 def test_cells_that_are_in_no_table_are_collected_once(tmp_path: Path) -> None:
