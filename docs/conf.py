@@ -21,8 +21,13 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-# What the benchmarks write is included by docs/benchmarks.md.
-exclude_patterns = ["_build", "jupyter_execute", "benchmarks"]
+# What the benchmarks and experiments write is included by other pages.
+exclude_patterns = [
+    "_build",
+    "jupyter_execute",
+    "benchmarks",
+    "results/*_findings.md",
+]
 
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 3
