@@ -15,20 +15,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ott.geometry import costs, pointcloud
 from ott.geometry import geometry as ott_geometry
 
+from anchordot_jax import log_sums
 from anchordot_jax.arrays import AnyArray
+from anchordot_jax.log_sums import HIGHEST as HIGHEST
 from anchordot_jax.median import median as median
 from anchordot_jax.parallel.exchange import take_rows
 from anchordot_jax.parallel.ring import ring_log_sum
 from anchordot_jax.tiles import tile_rows as tile_rows
 
-HIGHEST = jax.lax.Precision.HIGHEST
-
 # Entries of the cost that the median is taken over: 256 random blocks of 64 x 64.
 MEDIAN_BLOCKS = 256
 MEDIAN_BLOCK = 64
-
-# A sum of exponentials outside this range is computed again around its maximum.
-SAFE_SUM = (1e-20, 1e30)
 
 
 def cost_block(
@@ -60,7 +57,7 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         y: coordinates of the y pool, `[m, r]`.
         epsilon: entropic regularisation.
         tile: rows (columns, for the other half-step) of the cost that exist at once;
-            None: see `tile_rows`.
+            None: by the cache, see `tile_rows`.
         cost: the whole cost `[n, m]`, where there is memory for it; then it is read
             instead of recomputed.
         mesh: the devices that x and y are spread over, by rows (`mesh.shard_rows`).
@@ -108,35 +105,30 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
             return self._stream(h, eps, axis, vec)
         if self._cost is None:
             return self._stream(h, eps, axis, None)
-        return _read_cost(self._cost, h, own, eps, axis), None
+        return log_sums.read(self._cost, h, own, eps, axis), None
 
     def _stream(
         self, h: Array, eps: Array, axis: int, vec: Array | None
     ) -> tuple[Array, Array | None]:
         rows, others = (self.x, self.y) if axis == 1 else (self.y, self.x)
-        tile = self._tile or tile_rows(len(others))
         if vec is None:
-            return eps * self._log_sum(rows, others, h, eps, tile), None
-        log_sum, sign = _tiled_log_sum(rows, others, h, eps, vec, tile=tile)
+            return eps * self._log_sum(rows, others, h, eps), None
+        log_sum, sign = log_sums.computed(rows, others, h, eps, vec, tile=self._tile)
         return eps * log_sum, sign
 
-    def _log_sum(
-        self, rows: Array, others: Array, h: Array, eps: Array, tile: int
-    ) -> Array:
+    def _log_sum(self, rows: Array, others: Array, h: Array, eps: Array) -> Array:
         if self._kernel == "pallas":
             # An experimental part of JAX, which nothing else should depend on.
             from anchordot_jax.transport import pallas_log_sum
 
             return pallas_log_sum.log_sum(rows, others, h, eps)
-        return _tiled_log_sum(rows, others, h, eps, None, tile=tile)[0]
+        return log_sums.computed(rows, others, h, eps, None, tile=self._tile)[0]
 
     def _around_the_ring(
         self, rows: Array, others: Array, h: Array, eps: Array, mesh: Mesh
     ) -> Array:
-        tile = self._tile or tile_rows(len(others) // mesh.size)
-
         def log_sum(rows: Array, others: Array, h: Array) -> Array:
-            return self._log_sum(rows, others, h, eps, tile)
+            return self._log_sum(rows, others, h, eps)
 
         return eps * ring_log_sum(log_sum, rows, others, h, mesh=mesh)
 
@@ -174,62 +166,6 @@ class KernelGeometry(ott_geometry.Geometry):  # type: ignore[misc]
             else jnp.matmul(vec, kernel, precision=HIGHEST)
         )
         return product
-
-
-def _tiled_log_sum(
-    rows: Array, others: Array, h: Array, eps: Array, vec: Array | None, *, tile: int
-) -> tuple[Array, Array]:
-    """Return log |sum_j exp((h_j - C_ij)/eps) vec_j| of every row, and its sign."""
-
-    def reduce_row(row: Array) -> tuple[Array, Array]:
-        similarity = jnp.matmul(others, row, precision=HIGHEST)
-        return _log_sum((h + similarity - 1) / eps, vec)
-
-    log_sum, sign = jax.lax.map(reduce_row, rows, batch_size=tile)
-    return log_sum, sign
-
-
-def _log_sum(z: Array, vec: Array | None) -> tuple[Array, Array]:
-    """Return log |sum exp(z) vec| and its sign, around the maximum of z."""
-    top = jnp.max(z)
-    top = jnp.where(jnp.isfinite(top), top, 0.0)
-    terms = jnp.exp(z - top)
-    total = jnp.sum(terms if vec is None else terms * vec)
-    return top + jnp.log(jnp.abs(total)), jnp.sign(total)
-
-
-def _read_cost(cost: Array, h: Array, own: Array, eps: Array, axis: int) -> Array:
-    """Return eps log sum exp((h - C)/eps) over one axis of a stored cost.
-
-    Near a solution exp((own + h - C)/eps) sums to the marginal, so the current
-    potential takes the place of the maximum and the cost is read once. Where that
-    sum leaves float32's comfortable range, the maximum is looked up after all.
-    """
-    h = h[None, :] if axis == 1 else h[:, None]
-    expand = 1 if axis == 1 else 0
-
-    def total(shift: Array) -> Array:
-        # Vectors are divided before they meet the cost: XLA would write the divisor,
-        # and their sum, as arrays of its size.
-        potentials = h / eps + jnp.expand_dims(shift / eps, expand)
-        return jnp.sum(jnp.exp(potentials - cost * (1 / eps)), axis=axis)
-
-    def around_maximum(_: Array) -> Array:
-        top = jnp.max(h - cost, axis=axis)
-        top = jnp.where(jnp.isfinite(top), top, 0.0)
-        return top + eps * jnp.log(total(-top))
-
-    def around_potential(sums: Array) -> Array:
-        return eps * jnp.log(sums) - own
-
-    # A row of no weight has no potential, and its sum is never used.
-    known = jnp.isfinite(own)
-    own = jnp.where(known, own, 0.0)
-    sums = total(own)
-    low, high = SAFE_SUM
-    safe = jnp.all((sums > low) & (sums < high) | ~known)
-    result: Array = jax.lax.cond(safe, around_potential, around_maximum, sums)
-    return result
 
 
 @functools.partial(jax.jit, static_argnames=("counts", "mesh"))

@@ -11,6 +11,9 @@ USUAL_CACHE = 32 << 20
 CACHE_SHARE = 4
 CPU_TILE = (2 << 20, 32 << 20)
 ACCELERATOR_TILE = 128 << 20
+# A row of a tile: short enough for XLA to reduce it quickly on a CPU, and long enough
+# that the products are efficient.
+CPU_COLUMNS, ACCELERATOR_COLUMNS = 4096, 1 << 16
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -29,6 +32,21 @@ def tile_rows(n_columns: int, *, backend: str | None = None) -> int:
     """
     rows = tile_bytes(backend or jax.default_backend()) // (4 * n_columns)
     return max(64, min(2048, rows))
+
+
+def tile_shape(n_columns: int, *, backend: str | None = None) -> tuple[int, int]:
+    """Return the rows and columns of a tile, where a row of the cost may be cut.
+
+    Rows up to a limit are whole; longer ones are cut into parts of the same length.
+
+    Args:
+        n_columns: entries of a row.
+        backend: a JAX backend's name; the one in use by default.
+    """
+    backend = backend or jax.default_backend()
+    most = CPU_COLUMNS if backend == "cpu" else ACCELERATOR_COLUMNS
+    columns = -(-n_columns // -(-n_columns // most))
+    return tile_rows(columns, backend=backend), columns
 
 
 def tile_bytes(backend: str) -> int:

@@ -19,7 +19,7 @@ from flops import coupling_iteration, distillation_step
 from output import DOCS, number, one_sentence, table, write_markdown
 
 from anchordot_jax import files
-from anchordot_jax.geometry import tile_rows
+from anchordot_jax.tiles import tile_shape
 
 FLOAT = 4
 HEADS = (
@@ -72,19 +72,19 @@ def iteration(device: Device, n: int, m: int, r: int, *, devices: int = 1) -> Ex
     """Return what one streamed Sinkhorn iteration takes.
 
     Two half-iterations compute the cost once each, 2 n m r operations, tile by tile
-    (`geometry.tile_rows`). A tile is written and read twice where nothing is fused, and
-    reads the other side's coordinates anew. Rows are split over the
-    devices; each passes the other side's part around the ring, so that a tile is as
-    wide as a device's part.
+    (`tiles.tile_shape`). A tile is written and read twice where nothing is fused, and
+    reads the coordinates of its rows and columns anew. Rows are split over the
+    devices; each passes the other side's part around the ring, so that a tile is at
+    most as wide as a device's part.
     """
     flops = coupling_iteration(n, m, r) / devices
-    tile = tile_rows(max(n, m) // devices, backend="gpu")
+    rows, columns = tile_shape(max(n, m) // devices, backend="gpu")
     tiles = 2 * TILE_PASSES * FLOAT * n * m
-    coordinates = FLOAT * r * 2 * n * m / tile
+    coordinates = FLOAT * r * 2 * n * m * (1 / rows + 1 / columns)
     moved = (tiles + coordinates) / devices
     sent = FLOAT * (r + 1) * (n + m) * (devices - 1) / devices
     own = (n + m) / devices
-    resident = FLOAT * (own * (2 * r + 4) + tile * max(n, m) / devices)
+    resident = FLOAT * (own * (2 * r + 4) + rows * columns)
     parts = flops / device.flops, moved / device.bandwidth, sent / device.link
     return Expected(flops, moved, sent, resident, max(parts), sum(parts))
 

@@ -36,8 +36,9 @@ from anchordot_jax import (
     solve_coupling,
 )
 from anchordot_jax import distillation as dist
-from anchordot_jax.geometry import sampled_median_cost, tile_rows
+from anchordot_jax.geometry import sampled_median_cost
 from anchordot_jax.selection import select
+from anchordot_jax.tiles import tile_shape
 
 # No error is that small, so that all iterations are made.
 NEVER = 1e-30
@@ -130,9 +131,9 @@ def solve(timed: Timed, **settings: Any) -> Coupling:
 def coupling_floors(timed: Timed) -> dict[str, Any]:
     """Return both forms' seconds an iteration beside their floors."""
     n, (m, r) = len(timed.x), timed.y.shape
-    tile = tile_rows(m), r, m
+    rows, columns = tile_shape(m)
     own = {"tolerance": NEVER, "max_iterations": ITERATIONS}
-    product = machine.product_work(*tile)
+    product = machine.product_work(rows, r, columns)
     streamed = machine.seconds_in_turn(
         {"solve": lambda: solve(timed, cost_memory=0, **own), "product": product}
     )
@@ -140,7 +141,7 @@ def coupling_floors(timed: Timed) -> dict[str, Any]:
     cached = machine.seconds_in_turn(
         {"solve": lambda: solve(timed, cost_memory=timed.cost_bytes, **own), **reads}
     )
-    rate = 2 * tile[0] * r * m / streamed["product"]
+    rate = 2 * rows * r * columns / streamed["product"]
     read = timed.cost_bytes / min(cached[name] for name in reads)
     # A plain iteration comes before the counted ones.
     return {

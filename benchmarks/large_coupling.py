@@ -28,7 +28,8 @@ from anchordot_jax import (
     fit_basis,
     solve_coupling,
 )
-from anchordot_jax.geometry import sampled_median_cost, tile_rows
+from anchordot_jax.geometry import sampled_median_cost
+from anchordot_jax.tiles import tile_shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +97,8 @@ def main(args: Args) -> None:
         print(json.dumps(told))
         return
     flops = coupling_iteration(args.n, args.m, x.shape[1])
-    rate = matmul_rate(tile_rows(args.m), x.shape[1], args.m)
+    rows, columns = tile_shape(args.m)
+    rate = matmul_rate(rows, x.shape[1], columns)
     print(f"pools {args.n} x {args.m}, r = {x.shape[1]}, {jax.devices()[0]}")
     print(
         f"{iterations} iterations, marginal error {float(solved.marginal_error):.1e}, "

@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import tyro
 
-from anchordot_jax.geometry import HIGHEST, ProfileGeometry, tile_rows
+from anchordot_jax.geometry import HIGHEST, ProfileGeometry
+from anchordot_jax.tiles import tile_shape
 
 GIGA = 1e9
 
@@ -87,9 +88,10 @@ def main(args: Args) -> None:
         call = functools.partial(half_step, *given, kernel=kernel)
         results[name] = call()
         print(f"{name}: {best_seconds(call, args.repeats):.4f} s")
-    rows = min(args.n, tile_rows(args.m))
-    seconds = best_seconds(functools.partial(product, x[:rows], y), args.repeats)
-    rate = 2 * rows * args.m * args.r / seconds
+    rows, columns = map(min, (args.n, args.m), tile_shape(args.m))
+    tile = functools.partial(product, x[:rows], y[:columns])
+    seconds = best_seconds(tile, args.repeats)
+    rate = 2 * rows * columns * args.r / seconds
     floor = 2 * args.n * args.m * args.r / rate
     print(f"floor of the arithmetic: {floor:.4f} s at {rate / GIGA:.0f} GFLOP/s")
     plain, pallas = results.values()

@@ -15,7 +15,7 @@ from ott.problems.linear import linear_problem
 from ott.solvers.linear import acceleration, sinkhorn
 
 import reference
-from anchordot_jax import coupling, geometry
+from anchordot_jax import coupling, geometry, log_sums, tiles
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.coupling import (
     block_targets,
@@ -316,7 +316,7 @@ def test_logarithms_take_over_out_of_range(monkeypatch):
 
     The products are then never read: they are made to be wrong.
     """
-    monkeypatch.setattr(geometry, "SAFE_SUM", (1e30, 1e-30))
+    monkeypatch.setattr(log_sums, "SAFE_SUM", (1e30, 1e-30))
     monkeypatch.setattr(geometry.KernelGeometry, "apply_kernel", wrong_product)
     x, y = pools(N + 1, M + 1)
     stored, streamed = (
@@ -429,7 +429,8 @@ def test_streamed_solve_never_holds_the_cost(n, m):
     """No array of the streamed solve is larger than the coordinates or one tile."""
     longer = max(n, m)
     # 64 is the dimension of the coordinates, and the least number of rows of a tile.
-    tile = (geometry.tile_rows(longer) + 1) * longer
+    rows, columns = tiles.tile_shape(longer)
+    tile = (rows + 1) * columns
     largest = largest_array(n, m, STREAMED)
     assert largest <= max(64 * longer, tile)
     assert largest < n * m / 4

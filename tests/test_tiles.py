@@ -35,6 +35,19 @@ def test_tile_stays_in_its_memory(n_columns: int, backend: str) -> None:
     )
 
 
+@given(n_columns=st.integers(1, 10_000_000), backend=st.sampled_from(["cpu", "gpu"]))
+def test_a_long_row_is_cut_into_equal_parts(n_columns: int, backend: str) -> None:
+    """None is longer than the limit, and one part fewer would be."""
+    rows, columns = tiles.tile_shape(n_columns, backend=backend)
+    most = tiles.CPU_COLUMNS if backend == "cpu" else tiles.ACCELERATOR_COLUMNS
+    parts = -(-n_columns // columns)
+    assert columns <= most
+    assert parts == 1 or (parts - 1) * most < n_columns
+    assert parts * columns - n_columns < parts
+    assert rows == tiles.tile_rows(columns, backend=backend)
+    assert 4 * rows * columns <= tiles.tile_bytes(backend)
+
+
 @pytest.mark.parametrize(
     ("caches", "expected"),
     [

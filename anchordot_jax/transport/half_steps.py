@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from anchordot_jax import geometry
+from anchordot_jax import geometry, log_sums
 
 LogSum = Callable[[Array, Array], Array]
 
@@ -133,7 +133,7 @@ def in_range(weights: Array, potential: Array, log_sum: Array, epsilon: Array) -
 
     Rows of no weight have no plan.
     """
-    low, high = geometry.SAFE_SUM
+    low, high = log_sums.SAFE_SUM
     sums = plan_sums(potential, log_sum, epsilon)
     return jnp.all((sums > low) & (sums < high) | (weights == 0))
 
