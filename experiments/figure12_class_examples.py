@@ -40,6 +40,8 @@ from anchordot_jax.runs import cells
 
 NAME = "figure12_class_examples"
 A_ROW = 6
+SIDE, LINE = 1.3, 0.15
+"""Inches of a picture and of a line of text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,11 +133,20 @@ def picture_of(
     found: Mapping[int, Mapping[str, str]], ids: Mapping[int, str], pictures: Path
 ) -> Figure:
     """Return each image with its class and the methods' answers, right ones green."""
-    lines = len(next(iter(found.values())))
     n_rows = -(-len(found) // A_ROW)
-    figure = Figure(figsize=(9, n_rows * (1.3 + 0.16 * lines)), layout="constrained")
+    # Inches: a picture, its class above it, and a line a method below it.
+    above, below = 0.3, LINE * len(next(iter(found.values())))
+    height = n_rows * (SIDE + above + below)
+    figure = Figure(figsize=(A_ROW * (SIDE + 0.2), height))
     FigureCanvasAgg(figure)
     grid = figure.subplots(n_rows, A_ROW, squeeze=False).ravel()
+    figure.subplots_adjust(
+        left=0.01,
+        right=0.99,
+        top=1 - above / height,
+        bottom=below / height,
+        hspace=(above + below) / SIDE,
+    )
     for axes in grid:
         axes.axis("off")
     for axes, (row, own) in zip(grid, found.items(), strict=False):
@@ -146,7 +157,7 @@ def picture_of(
             right = name == own["label"]
             axes.text(
                 0.5,
-                -0.06 - 0.13 * line,
+                -(line + 0.3) * LINE / SIDE,
                 f"{METHODS[method].title}: {name}",
                 transform=axes.transAxes,
                 fontsize=6.5,
