@@ -57,7 +57,7 @@ class ProfileGeometry(pointcloud.PointCloud):  # type: ignore[misc]
         y: coordinates of the y pool, `[m, r]`.
         epsilon: entropic regularisation.
         tile: rows (columns, for the other half-step) of the cost that exist at once;
-            None: by the cache, see `tile_rows`.
+            None: by the cache, see `tiles.tile_shape`.
         cost: the whole cost `[n, m]`, where there is memory for it; then it is read
             instead of recomputed.
         mesh: the devices that x and y are spread over, by rows (`mesh.shard_rows`).

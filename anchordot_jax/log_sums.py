@@ -52,12 +52,12 @@ def computed(
 
     def reduce_row(row: Array) -> Sums:
         def add(sums: Sums, start: Array | int, count: int) -> Sums:
-            block = jax.lax.dynamic_slice_in_dim(others, start, count)
-            similarity = jnp.matmul(block, row, precision=HIGHEST)
-            z = (jax.lax.dynamic_slice_in_dim(h, start, count) + similarity - 1) / eps
-            if vec is None:
-                return _merged(sums, z, None)
-            return _merged(sums, z, jax.lax.dynamic_slice_in_dim(vec, start, count))
+            def part(side: Array) -> Array:
+                return jax.lax.dynamic_slice_in_dim(side, start, count)
+
+            similarity = jnp.matmul(part(others), row, precision=HIGHEST)
+            z = (part(h) + similarity - 1) / eps
+            return _merged(sums, z, None if vec is None else part(vec))
 
         top, total = _folded(add, _nothing((), rows.dtype), m, width)
         return _finite(top) + jnp.log(jnp.abs(total)), jnp.sign(total)
@@ -85,13 +85,11 @@ def read(
 
 def _read_tiles(cost: Array, h: Array, eps: Array, axis: int) -> Array:
     scaled = h / eps
+    order = 1 if axis == 1 else -1
 
     def of_block(own_start: Array | int, own_count: int) -> Array:
         def add(sums: Sums, start: Array | int, count: int) -> Sums:
-            starts, sizes = [own_start, start], [own_count, count]
-            if axis == 0:
-                starts.reverse()
-                sizes.reverse()
+            starts, sizes = [own_start, start][::order], [own_count, count][::order]
             block = jax.lax.dynamic_slice(cost, starts, sizes)
             part = jax.lax.dynamic_slice_in_dim(scaled, start, count)
             z = jnp.expand_dims(part, 1 - axis) - block * (1 / eps)

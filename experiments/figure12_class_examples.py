@@ -73,19 +73,16 @@ def run(settings: Mapping[str, Any], *, folder: Path, out: Path) -> dict[str, An
     task = class_task(settings, folder)
     images, classes = table3_zero_shot.embedded(settings, task, folder=folder, out=out)
     predicted = (images @ classes.T).argmax(axis=1)
+    names = np.array(task.names)
     drawn = examples(
-        predicted,
-        task.image_labels,
+        names[predicted],
+        names[task.image_labels],
         task.rows,
         shown=settings["shown"],
         seed=settings["seed"],
     )
-    named = [
-        {**each, **{key: task.names[each[key]] for key in ("label", "predicted")}}
-        for each in drawn
-    ]
     right = predicted == task.image_labels
-    return {"top1": float(right.mean()), "examples": json.dumps(named)}
+    return {"top1": float(right.mean()), "examples": json.dumps(drawn)}
 
 
 def examples(
@@ -95,7 +92,7 @@ def examples(
     *,
     shown: int,
     seed: int,
-) -> list[dict[str, int]]:
+) -> list[dict[str, Any]]:
     """Return row, class and answer of some images, drawn whatever the answers are.
 
     Args:
@@ -108,7 +105,11 @@ def examples(
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(len(rows), min(shown, len(rows)), replace=False))
     return [
-        {"row": int(rows[i]), "label": int(labels[i]), "predicted": int(predicted[i])}
+        {
+            "row": rows[i].item(),
+            "label": labels[i].item(),
+            "predicted": predicted[i].item(),
+        }
         for i in chosen
     ]
 
@@ -118,14 +119,15 @@ def answers(
 ) -> dict[int, dict[str, str]]:
     """Return the class of each drawn image and each method's answer, by row."""
     found: dict[int, dict[str, str]] = {}
+    by_method = {
+        record["settings"]["method"]: json.loads(record["result"]["examples"])
+        for record in records
+        if record["settings"]["seed"] == seed
+    }
     for method in distinct(records, "method"):
-        for record in records:
-            settings = record["settings"]
-            if (settings["method"], settings["seed"]) != (method, seed):
-                continue
-            for each in json.loads(record["result"]["examples"]):
-                own = found.setdefault(each["row"], {"label": each["label"]})
-                own[method] = each["predicted"]
+        for each in by_method.get(method, []):
+            own = found.setdefault(each["row"], {"label": each["label"]})
+            own[method] = each["predicted"]
     return found
 
 
