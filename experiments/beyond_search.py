@@ -3,9 +3,11 @@
     python experiments/beyond_search.py --data-folder ../shared/data
 
 A fifth of the anchors is held out of everything, the choice of settings included, and
-ranked, both ways, in a gallery of themselves and 500 pool items. No test item is
-scored. The settings are those that cross-validation over the other anchors chooses for
-the recipe as it is, and every variant changes one thing:
+ranked, both ways, in a gallery of themselves and 500 pool items, which are held out,
+too: what was matched is drawn to its match, away from the held-out anchors, so that
+whatever believes its plan too much would look good. No test item is scored. The
+settings are those that cross-validation over the other anchors chooses for the recipe
+as it is, and every variant changes one thing:
 
 - teacher-*: what matches the pools in place of the CCA of the anchors: the paper's
   profiles, a CCA of Gaussian kernels, or the mean of the CCA's cosines and either's;
@@ -32,7 +34,7 @@ import jax
 import numpy as np
 import tyro
 from results import Options, run_grid, write_results
-from search_variants import HELD_OUT, Given, all_variants
+from search_variants import GALLERY, HELD_OUT, Given, all_variants
 
 from anchordot_jax.comparison.named import named_problem
 from anchordot_jax.comparison.summary import student_interval
@@ -66,13 +68,15 @@ def run(settings: Mapping[str, Any], *, folder: Path) -> dict[str, float]:
     order = rng.permutation(settings["anchors"])
     held, kept = np.split(order, [len(order) // HELD_OUT])
     anchors, pools = problem.anchors, problem.pools
+    pool_x, pool_y = rng.permutation(pools.x), rng.permutation(pools.y)
     given = Given(
         anchors.x[kept],
         anchors.y[kept],
-        rng.permutation(pools.x),
-        rng.permutation(pools.y),
-        anchors.x[held],
-        anchors.y[held],
+        pool_x[GALLERY:],
+        pool_y[GALLERY:],
+        np.concatenate([anchors.x[held], pool_x[:GALLERY]]),
+        np.concatenate([anchors.y[held], pool_y[:GALLERY]]),
+        len(held),
     )
     return all_variants(given, key=jax.random.key(seed))
 

@@ -227,7 +227,8 @@ def _choose_by_folds(method: str, given: Unscored, key: jax.Array) -> dict[str, 
         for own, model in zip(logs, fits, strict=True):
             u = model.embed_x(np.concatenate([x[held], gallery_x]))
             v = model.embed_y(np.concatenate([y[held], gallery_y]))
-            own.append(np.log(bank_ranks(u, v, len(held))).mean(axis=0))
+            h = len(held)
+            own.append(np.log(bank_ranks(u, v, u[h:], v[h:], h)).mean(axis=0))
     means = [float(np.concatenate(own).mean()) for own in logs]
     best = dataclasses.asdict(candidates[int(np.argmin(means))])
     return {name: best[name] for name in known.grid}

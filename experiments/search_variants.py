@@ -33,8 +33,17 @@ TRANSPORT = CouplingConfig(tolerance=SoftCcaConfig().tolerance)
 
 Coordinates = tuple[jax.Array, jax.Array]
 """Rows of both pools whose inner products are similarities."""
-Embeddings = tuple[np.ndarray, np.ndarray]
-"""Unit rows of both sides: the held-out anchors, then the pool."""
+
+
+class Embeddings(NamedTuple):
+    """Unit rows in the shared space."""
+
+    u: np.ndarray
+    v: np.ndarray
+    """The gallery: held-out anchors, then pool items that no variant saw."""
+    bank_u: np.ndarray
+    bank_v: np.ndarray
+    """The pool that was matched."""
 
 
 class Given(NamedTuple):
@@ -45,8 +54,11 @@ class Given(NamedTuple):
     """Anchors, of both sides."""
     pool_x: np.ndarray
     pool_y: np.ndarray
-    held_x: np.ndarray
-    held_y: np.ndarray
+    gallery_x: np.ndarray
+    gallery_y: np.ndarray
+    """Held-out anchors, then held-out pool items."""
+    n_heldout: int
+    """Anchors among them."""
 
 
 def all_variants(given: Given, *, key: jax.Array) -> dict[str, float]:
@@ -73,11 +85,11 @@ def all_variants(given: Given, *, key: jax.Array) -> dict[str, float]:
         groups[f"pools-{share:g}"] = [found]
     groups |= trainings(given, closed, chosen, key_train)
     figures: dict[str, float] = dict(chosen._asdict())
-    h = len(given.held_x)
+    h = given.n_heldout
     for name, group in groups.items():
-        measured = measure(*embed(given, group), h)
+        measured = measure(embed(given, group), h)
         figures |= {f"{name}/{metric}": value for metric, value in measured.items()}
-    for name, value in bank_forms(*embed(given, [closed]), h).items():
+    for name, value in bank_forms(embed(given, [closed]), h).items():
         figures[f"bank-{name}/bank_log_rank"] = value
     return figures
 
@@ -117,7 +129,8 @@ def _best(given: Given, candidates: Sequence[tuple[str, float]]) -> Coordinates:
             np.concatenate([given.y[:h], given.pool_y[:GALLERY]]),
             value,
         )
-        ranks = soft_selection.bank_ranks(np.asarray(u), np.asarray(v), h)
+        u, v = np.asarray(u), np.asarray(v)
+        ranks = soft_selection.bank_ranks(u, v, u[h:], v[h:], h)
         ranked.append(np.log(ranks).mean())
     kind, value = candidates[int(np.argmin(ranked))]
     return TEACHERS[kind]((given.x, given.y), given.pool_x, given.pool_y, value)
@@ -295,56 +308,60 @@ def mean_weights(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def embed(given: Given, several: Sequence[dict[str, Any]]) -> Embeddings:
     """Return unit rows whose products are the students' mean cosines."""
-    sides = (("x", given.held_x, given.pool_x), ("y", given.held_y, given.pool_y))
-    u, v = (
-        np.concatenate(
-            [
-                np.asarray(
-                    refined.student_outputs(
-                        params[side], jnp.asarray(np.concatenate([held, pool]))
-                    )
-                )
-                for params in several
-            ],
-            axis=1,
-        )
-        / np.sqrt(len(several))
-        for side, held, pool in sides
-    )
-    return u, v
+    asked = {
+        "x": (given.gallery_x, given.pool_x),
+        "y": (given.gallery_y, given.pool_y),
+    }
+    found = {
+        side: [
+            np.concatenate(
+                [
+                    np.asarray(refined.student_outputs(params[side], jnp.asarray(rows)))
+                    for params in several
+                ],
+                axis=1,
+            )
+            / np.sqrt(len(several))
+            for rows in own
+        ]
+        for side, own in asked.items()
+    }
+    (u, bank_u), (v, bank_v) = found["x"], found["y"]
+    return Embeddings(u, v, bank_u, bank_v)
 
 
-def measure(u: np.ndarray, v: np.ndarray, h: int) -> dict[str, float]:
+def measure(rows: Embeddings, h: int) -> dict[str, float]:
     """Return log rank and mean of the six recalls (%), plain and hubs corrected."""
-    end = h + GALLERY
-    plain = both_ranks(u[:h] @ v[:end].T, v[:h] @ u[:end].T)
-    bank = soft_selection.bank_ranks(u[:end], v[:end], h)
+    u, v, bank_u, bank_v = rows
+    plain = both_ranks(u[:h] @ v.T, v[:h] @ u.T)
+    bank = soft_selection.bank_ranks(u, v, bank_u[:GALLERY], bank_v[:GALLERY], h)
     values = [f for ranks in (plain, bank) for f in (log_rank(ranks), recall(ranks))]
     return dict(zip(METRICS, values, strict=True))
 
 
-def bank_forms(u: np.ndarray, v: np.ndarray, h: int) -> dict[str, float]:
+def bank_forms(rows: Embeddings, h: int) -> dict[str, float]:
     """Return the log rank of other corrections: strengths, sizes, a whole transport."""
-    end = h + GALLERY
-    gallery_u, gallery_v = u[:end], v[:end]
-    spread = max(cosine_spread(u[h:end], v[h:end]), LEAST_SPREAD)
+    u, v = rows.u, rows.v
+    bank_u, bank_v = rows.bank_u[:GALLERY], rows.bank_v[:GALLERY]
+    scale = 1 / max(cosine_spread(bank_u, bank_v), LEAST_SPREAD)
 
     def corrected(bank_u: np.ndarray, bank_v: np.ndarray, beta: float) -> float:
-        x2y = beta * u[:h] @ gallery_v.T - _log_sum(beta * bank_u @ gallery_v.T)
-        y2x = beta * v[:h] @ gallery_u.T - _log_sum(beta * bank_v @ gallery_u.T)
+        x2y = beta * u[:h] @ v.T - _log_sum(beta * bank_u @ v.T)
+        y2x = beta * v[:h] @ u.T - _log_sum(beta * bank_v @ u.T)
         return log_rank(both_ranks(x2y, y2x))
 
     found = {
-        f"beta-{beta:g}": corrected(u[h:end], v[h:end], beta / spread) for beta in BETAS
+        f"beta-{beta:g}": corrected(bank_u, bank_v, beta * scale) for beta in BETAS
     }
     for size in BANKS:
-        rows = slice(h, h + size)
-        found[f"{size}-rows"] = corrected(u[rows], v[rows], BETA / spread)
-    scale = BETA / spread
-    offsets_v = sinkhorn_offsets(u[h:end], gallery_v, 1 / scale)[None, :]
-    offsets_u = sinkhorn_offsets(v[h:end], gallery_u, 1 / scale)[None, :]
-    x2y = scale * u[:h] @ gallery_v.T + offsets_v
-    y2x = scale * v[:h] @ gallery_u.T + offsets_u
+        found[f"{size}-rows"] = corrected(
+            rows.bank_u[:size], rows.bank_v[:size], BETA * scale
+        )
+    beta = BETA * scale
+    offsets_v = sinkhorn_offsets(bank_u, v, 1 / beta)[None, :]
+    offsets_u = sinkhorn_offsets(bank_v, u, 1 / beta)[None, :]
+    x2y = beta * u[:h] @ v.T + offsets_v
+    y2x = beta * v[:h] @ u.T + offsets_u
     return found | {"sinkhorn": log_rank(both_ranks(x2y, y2x))}
 
 

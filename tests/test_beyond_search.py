@@ -48,8 +48,10 @@ def test_every_variant_has_its_figures(
     variants: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(variants, "GALLERY", 20)
-    x, y = planted(100, np.random.default_rng(0))
-    given = variants.Given(x[:30], y[:30], x[40:70], y[70:], x[30:40], y[30:40])
+    x, y = planted(140, np.random.default_rng(0))
+    held_x = np.concatenate([x[30:40], x[100:120]])
+    held_y = np.concatenate([y[30:40], y[120:]])
+    given = variants.Given(x[:30], y[:30], x[40:70], y[70:100], held_x, held_y, 10)
     found = variants.all_variants(given, key=jax.random.key(0))
     names = {key.split("/")[0] for key in found if "/" in key}
     teachers = {"profiles", "kernel", "cca-and-profiles", "cca-and-kernel"}

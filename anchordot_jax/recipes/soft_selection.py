@@ -4,13 +4,20 @@ Each fold's pairs are held out of both CCAs and of the plan, and ranked, both wa
 a gallery of the held-out items and some pool items, by the score that corrects hubs.
 The criterion is the mean logarithm of the rank. First the ridge of the first stage is
 chosen by that stage alone, then the sharpness of the plan together with the ratio of
-the ridges. Held-out items count in their side's covariance, as any unpaired item does,
-so one eigendecomposition a side serves all folds, all candidates and the fit itself.
+the ridges.
+
+The pool items of the gallery are held out of the plan, too. What the plan has matched
+the second CCA draws to its match, away from the held-out items, so that in a gallery
+of such items the second stage seems better than it is, the more so the smaller the
+pool. The bank that corrects hubs is of matched items, as a model's own bank is.
+
+Held-out items count in their side's covariance, as any unpaired item does, so one
+eigendecomposition a side serves all folds, all candidates and the fit itself.
 """
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,13 +30,15 @@ from anchordot_jax.matching.bank import BETA, LEAST_SPREAD
 from anchordot_jax.recipes import canonical, soft_cca
 
 MIN_ANCHORS = 10
+GALLERY_SHARE = 5
+"""At most one pool item in so many is held out of the plan for the gallery."""
 MANY_ANCHORS = 300
 """From so many anchors on, the smaller ridges are among the candidates."""
 
 RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 RIDGES_FEW = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-RATIOS = (0.06, 0.12, 0.25, 0.5)
-RATIOS_FEW = (0.015, 0.03, 0.06, 0.12, 0.25)
+RATIOS = (0.06, 0.12, 0.25, 0.5, 1.0)
+RATIOS_FEW = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5)
 
 USUAL = soft_cca.Settings(ridge=4.0, ridge_ratio=0.12, sharpness=6.0)
 """Taken where there are too few anchors to hold some out."""
@@ -77,10 +86,12 @@ class _Fold(NamedTuple):
 
 
 class _Gallery(NamedTuple):
-    """The pool items that held-out anchors are ranked among; each side is a bank."""
+    """Pool items that no plan sees, and some that it does: the banks."""
 
     x: np.ndarray
     y: np.ndarray
+    bank_x: np.ndarray
+    bank_y: np.ndarray
 
 
 Progress = Callable[[int, int], None]
@@ -112,21 +123,14 @@ def select(
         only = soft_cca.Settings(ridges[0], *pairs[0])
         return SoftSelection(*only, (), 0, "Nothing was left to choose.")
     if n < MIN_ANCHORS:
-        usual = soft_cca.Settings(
-            *(
-                value if isinstance(own, str) else own
-                for own, value in zip(_given(config), USUAL, strict=True)
-            )
-        )
+        given = {k: v for k, v in _given(config).items() if v != "auto"}
+        usual = USUAL._replace(**given)
         reason = f"{n} anchors are too few to hold some out; the defaults were taken."
         return SoftSelection(*usual, (), 0, reason)
     key_folds, key_pool = jax.random.split(key)
     folds = _folds(sides, config.folds, key=key_folds)
     few = subset(sides, config.pool_limit, key=key_pool)
-    gallery = _Gallery(
-        np.asarray(few.x.pool[: config.gallery]),
-        np.asarray(few.y.pool[: config.gallery]),
-    )
+    matched, gallery = _set_apart(few, config.gallery)
     total = len(folds) * (len(ridges) + len(pairs))
     done = itertools.count(1)
 
@@ -141,7 +145,7 @@ def select(
     curve = _curve([(ridge, None, None) for ridge in ridges], first)
     ridge = _best(curve).ridge
     second = [
-        _second_ranks(few, fold, gallery, ridge, pairs, coupling, tick)
+        _second_ranks(matched, fold, gallery, ridge, pairs, coupling, tick)
         for fold in folds
     ]
     points = [(ridge, ratio, sharpness) for ratio, sharpness in pairs]
@@ -165,19 +169,18 @@ def candidates(
     ridges = config.ridges or (RIDGES if many else RIDGES_FEW)
     ratios = config.ridge_ratios or (RATIOS if many else RATIOS_FEW)
     sharpnesses = config.sharpnesses
-    given = _given(config)
-    if not isinstance(given[0], str):
-        ridges = (given[0],)
-    if not isinstance(given[1], str):
-        ratios = (given[1],)
-    if not isinstance(given[2], str):
-        sharpnesses = (given[2],)
+    if config.ridge != "auto":
+        ridges = (config.ridge,)
+    if config.ridge_ratio != "auto":
+        ratios = (config.ridge_ratio,)
+    if config.sharpness != "auto":
+        sharpnesses = (config.sharpness,)
     # By sharpness, softest first: each plan starts from the one before.
     return ridges, [(ratio, c) for c in sorted(sharpnesses) for ratio in ratios]
 
 
-def _given(config: SoftCcaConfig) -> tuple[float | str, float | str, float | str]:
-    return config.ridge, config.ridge_ratio, config.sharpness
+def _given(config: SoftCcaConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in soft_cca.Settings._fields}
 
 
 def subset(
@@ -185,18 +188,42 @@ def subset(
 ) -> soft_cca.Sides:
     """Return the sides with a random subset of each pool, in random order."""
     key_x, key_y = jax.random.split(key)
-    chosen = []
-    for side, weights, own in ((sides.x, sides.a, key_x), (sides.y, sides.b, key_y)):
-        order = jax.random.permutation(own, len(side.pool))[:limit]
-        part = None if weights is None else jnp.asarray(weights)[order]
-        chosen.append((side._replace(pool=side.pool[order]), part))
-    (x, a), (y, b) = chosen
-    return soft_cca.Sides(
-        x,
-        y,
-        None if a is None else a / jnp.sum(a),
-        None if b is None else b / jnp.sum(b),
+    return _take(
+        sides,
+        jax.random.permutation(key_x, len(sides.x.pool))[:limit],
+        jax.random.permutation(key_y, len(sides.y.pool))[:limit],
     )
+
+
+def _take(
+    sides: soft_cca.Sides, rows_x: jax.Array | slice, rows_y: jax.Array | slice
+) -> soft_cca.Sides:
+    """Return the sides with some rows of each pool, their weights summing to one."""
+    chosen = []
+    for side, weights, rows in (
+        (sides.x, sides.a, rows_x),
+        (sides.y, sides.b, rows_y),
+    ):
+        part = None if weights is None else jnp.asarray(weights)[rows]
+        share = None if part is None else part / jnp.sum(part)
+        chosen.append((side._replace(pool=side.pool[rows]), share))
+    (x, a), (y, b) = chosen
+    return soft_cca.Sides(x, y, a, b)
+
+
+def _set_apart(sides: soft_cca.Sides, size: int) -> tuple[soft_cca.Sides, _Gallery]:
+    """Return the pools without their first rows, and those rows as a gallery."""
+    cut_x, cut_y = (
+        min(size, len(side.pool) // GALLERY_SHARE) for side in (sides.x, sides.y)
+    )
+    matched = _take(sides, slice(cut_x, None), slice(cut_y, None))
+    gallery = _Gallery(
+        np.asarray(sides.x.pool[:cut_x]),
+        np.asarray(sides.y.pool[:cut_y]),
+        np.asarray(matched.x.pool[:size]),
+        np.asarray(matched.y.pool[:size]),
+    )
+    return matched, gallery
 
 
 def _folds(sides: soft_cca.Sides, count: int, *, key: PRNGKeyArray) -> list[_Fold]:
@@ -265,7 +292,9 @@ def _heldout_ranks(
     y = np.concatenate([sides.y.anchors[fold.held], gallery.y])
     u = _embed(x, weights.mean_x, weights.x)
     v = _embed(y, weights.mean_y, weights.y)
-    return bank_ranks(u, v, len(fold.held))
+    bank_u = _embed(gallery.bank_x, weights.mean_x, weights.x)
+    bank_v = _embed(gallery.bank_y, weights.mean_y, weights.y)
+    return bank_ranks(u, v, bank_u, bank_v, len(fold.held))
 
 
 def _embed(rows: np.ndarray, mean: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -276,22 +305,26 @@ def _embed(rows: np.ndarray, mean: np.ndarray, weights: np.ndarray) -> np.ndarra
     return np.asarray(projected / np.where(norms > 0, norms, 1))
 
 
-def bank_ranks(u: np.ndarray, v: np.ndarray, h: int) -> np.ndarray:
+def bank_ranks(
+    u: np.ndarray, v: np.ndarray, bank_u: np.ndarray, bank_v: np.ndarray, h: int
+) -> np.ndarray:
     """Return the ranks of the first h rows' partners, hubs corrected, `[2, h]`.
 
     Row 0: of v_k for each u_k; row 1: the reverse; among all rows of the other side.
-    The rows after the first h are the query banks. Ties count half.
+    Ties count half.
 
     Args:
         u: unit rows of the x side, `[h + p, k]`.
         v: unit rows of the y side, `[h + q, k]`; row k < h belongs to row k of u.
+        bank_u: queries that no gallery row belongs to, x side, `[b, k]`.
+        bank_v: the same of the y side.
         h: how many are held out.
     """
-    cosines = u @ v.T
-    beta = BETA / max(float(cosines[h:, h:].std()), LEAST_SPREAD)
-    logits = beta * cosines
-    x2y = logits[:h] - _log_sum(logits[h:])[None, :]
-    y2x = logits[:, :h].T - _log_sum(logits[:, h:].T)[None, :]
+    beta = BETA / max(float((bank_u @ bank_v.T).std()), LEAST_SPREAD)
+    offsets_v = _log_sum(beta * bank_u @ v.T)[None, :]
+    offsets_u = _log_sum(beta * bank_v @ u.T)[None, :]
+    x2y = beta * u[:h] @ v.T - offsets_v
+    y2x = beta * v[:h] @ u.T - offsets_u
     return np.stack([partner_ranks(x2y), partner_ranks(y2x)])
 
 

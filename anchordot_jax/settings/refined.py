@@ -26,16 +26,17 @@ class SoftCcaConfig:
     ridges: tuple[float, ...] | None = None
     """Candidates for ridge. None: 0.5 to 16, from 300 anchors on; else 1 to 64."""
     ridge_ratios: tuple[float, ...] | None = None
-    """Candidates for ridge_ratio. None: 0.06 to 0.5, from 300 anchors on; else 0.015 to
-    0.25."""
-    sharpnesses: tuple[float, ...] = (3.0, 4.5, 6.0)
+    """Candidates for ridge_ratio. None: 0.06 to 1, from 300 anchors on; else 0.015 to
+    0.5."""
+    sharpnesses: tuple[float, ...] = (3.0, 5.0, 8.0)
     """Candidates for sharpness."""
     folds: int = 5
     """Parts of the anchors, each held out once."""
     gallery: int = 500
-    """Pool items of each side that the held-out anchors are ranked among."""
-    pool_limit: int | None = 2000
-    """Rows of each pool matched for the choice (a random subset); None: all of them."""
+    """Pool items of each side that the held-out anchors are ranked among: at most a
+    fifth of the pool, and left out of the plan."""
+    pool_limit: int | None = 4000
+    """Rows of each pool read for the choice (a random subset); None: all of them."""
     tolerance: float = 1e-3
     """L1 error of the plan's column marginal that is enough here."""
 

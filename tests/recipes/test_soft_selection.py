@@ -32,13 +32,16 @@ def choose(sides, config=CONFIG, **options):
     return soft_selection.select(sides, config, coupling=TIGHT, key=KEY, **options)
 
 
-def bank_ranks(scores, h):
-    """Return the log ranks of the first h queries, hubs corrected by the others."""
-    beta = 1.5 / scores[h:, h:].std()
+def bank_ranks(scores, h, p, q):
+    """Return the log ranks of the first h queries, hubs corrected by the banks.
+
+    The gallery is the first h + p rows and h + q columns, the banks are the others.
+    """
+    beta = 1.5 / scores[h + p :, h + q :].std()
     found = []
-    for own in (scores, scores.T):
-        offsets = np.log(np.exp(beta * own[h:]).sum(axis=0))
-        table = beta * own[:h] - offsets[None, :]
+    for own, rows, columns in ((scores, h + p, h + q), (scores.T, h + q, h + p)):
+        offsets = np.log(np.exp(beta * own[rows:, :columns]).sum(axis=0))
+        table = beta * own[:h, :columns] - offsets[None, :]
         found.append([np.log(reference.rank(table[i], i)) for i in range(h)])
     return np.mean(found, axis=0)
 
@@ -58,10 +61,14 @@ def naive(data, sides):
         for side in (few.x, few.y)
     )
 
+    # A fifth of each pool is for the gallery, and no plan sees it.
+    p, q = len(gx) // 5, len(gy) // 5
+    (gallery_x, gx), (gallery_y, gy) = np.split(gx, [p]), np.split(gy, [q])
+
     def judged(held, maps):
-        rows_x = np.concatenate([ax[held], gx[:15]])
-        rows_y = np.concatenate([ay[held], gy[:15]])
-        return bank_ranks(cosines(rows_x, rows_y, maps), len(held))
+        rows_x = np.concatenate([ax[held], gallery_x, gx[:15]])
+        rows_y = np.concatenate([ay[held], gallery_y, gy[:15]])
+        return bank_ranks(cosines(rows_x, rows_y, maps), len(held), p, q)
 
     logs = {}
     folds = np.array_split(order, 3)
@@ -172,13 +179,14 @@ def test_ranks_of_a_hub_are_corrected():
     x = reference.unit(np.array([[1, 0.0, 1], [0, 1, 1], [0, 0, 1], [0.1, 0, 1]]))
     y = reference.unit(np.array([[1, 0, 0], [0.3, 0.1, 1], [1, 1, 0], [0, 1, 0]]))
     assert reference.rank((x @ y.T)[0], 0) == 2
-    assert soft_selection.bank_ranks(x, y, 2)[0, 0] == 1
+    assert soft_selection.bank_ranks(x, y, x[2:], y[2:], 2)[0, 0] == 1
 
 
 def test_ties_count_half():
     """Equal scores of h partners are a rank in the middle."""
     same = np.ones((5, 1), np.float32)
-    np.testing.assert_allclose(soft_selection.bank_ranks(same, same, 2), 3.0)
+    found = soft_selection.bank_ranks(same, same, same[:3], same[:3], 2)
+    np.testing.assert_allclose(found, 3.0)
 
 
 def test_the_pairing_is_what_is_judged():
@@ -186,9 +194,22 @@ def test_the_pairing_is_what_is_judged():
     ax, ay, px, py = problem(noise=0.1)
     good = choose(soft_cca.prepare(ax, ay, px, py))
     bad = choose(soft_cca.prepare(ax, np.roll(ay, 1, axis=0), px, py))
-    chance = np.log(np.arange(1, 8 + 15 + 1)).mean()
+    chance = np.log(np.arange(1, 8 + 7 + 1)).mean()
     assert min(own.log_rank for own in good.curve) < chance - 1
     assert min(own.log_rank for own in bad.curve) > chance - 0.6
+
+
+def test_pools_that_teach_nothing_do_not_seem_to_help():
+    """A small pool without a relation: matched at random, the second stage is worse.
+
+    Ranked among items that its own plan had matched it would seem to be better.
+    """
+    ax, ay, px, _ = problem(noise=0.5)
+    py = np.random.default_rng(7).normal(size=(40, ay.shape[1])).astype(np.float32)
+    found = choose(soft_cca.prepare(ax, ay, px, py))
+    first = [own.log_rank for own in found.curve if own.ridge_ratio is None]
+    second = [own.log_rank for own in found.curve if own.ridge_ratio is not None]
+    assert min(second) > min(first)
 
 
 def test_marginals_go_along_with_a_subset():
