@@ -45,7 +45,7 @@ SIDE, LINE = 1.3, 0.15
 
 
 @dataclasses.dataclass(frozen=True)
-class Args(fits.FitOptions):
+class Args(fits.PooledOptions):
     """What to run."""
 
     data: str = "flickr8k"
@@ -56,8 +56,6 @@ class Args(fits.FitOptions):
     pictures: Path | None = None
     """Folder of pictures named by the ids of x; none: the table alone."""
     anchors: int = 500
-    pool: int = 1000
-    """Rows of each pool without --full."""
     shown: int = 12
     """Images."""
     seeds: int = 1
@@ -182,7 +180,7 @@ def main(args: Args) -> None:
             data=[args.data],
             methods=args.methods,
             anchors=[args.anchors],
-            pool=[None if args.full else args.pool],
+            pool=args.pools,
         )
     more = {"classes": args.classes, "shown": args.shown}
     grid = [cells.Cell(NAME, cell.settings | more) for cell in fitted]

@@ -47,15 +47,13 @@ COMPARED = ("sue", "sotalign", "ridge-cca", "anchordot", "anchordot-refined")
 
 
 @dataclasses.dataclass(frozen=True)
-class Args(fits.FitOptions):
+class Args(fits.PooledOptions):
     """What to run."""
 
     data: tuple[str, ...] = ("flickr8k", "openclipart")
     """Each is fitted on, and each is evaluated on."""
     methods: tuple[str, ...] = COMPARED
     anchors: int = 500
-    pool: int = 1000
-    """Rows of each pool without --full."""
 
 
 def run(settings: Mapping[str, Any], *, folder: Path, out: Path) -> dict[str, float]:
@@ -86,7 +84,7 @@ def main(args: Args) -> None:
             data=args.data,
             methods=args.methods,
             anchors=[args.anchors],
-            pool=[None if args.full else args.pool],
+            pool=args.pools,
         )
     grid = [
         cells.Cell(NAME, cell.settings | {"target": target})

@@ -36,7 +36,7 @@ SMALL, FULL = (0.0, 0.5, 1.0), (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Args(fits.FitOptions):
+class Args(fits.PooledOptions):
     """What to run."""
 
     data: str = "flickr8k"
@@ -44,8 +44,6 @@ class Args(fits.FitOptions):
     seeds: int = 5
     """Seeds 0, 1, ...; three do not tell two points of recall apart."""
     anchors: int = 500
-    pool: int = 1000
-    """Rows of each pool without --full."""
     overlap: tuple[float, ...] = ()
     """Values of o; none: three, or with --full six."""
 
@@ -58,7 +56,7 @@ def main(args: Args) -> None:
             data=[args.data],
             methods=args.methods,
             anchors=[args.anchors],
-            pool=[None if args.full else args.pool],
+            pool=args.pools,
             overlap=args.overlap or (FULL if args.full else SMALL),
         )
     run = functools.partial(fits.run, folder=args.data_folder, out=args.out)

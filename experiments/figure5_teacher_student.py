@@ -50,13 +50,11 @@ SHOWN = tuple(f"{way}/recall@{k}" for way in ("x2y", "y2x") for k in (1, 5, 10))
 
 
 @dataclasses.dataclass(frozen=True)
-class Args(fits.FitOptions):
+class Args(fits.PooledOptions):
     """What to run."""
 
     data: tuple[str, ...] = ("flickr8k", "chebi20")
     anchors: tuple[int, ...] = (100, 500)
-    pool: int = 1000
-    """Rows of each pool without --full."""
 
 
 def rank_in_plan(
@@ -106,7 +104,7 @@ def main(args: Args) -> None:
             methods=["anchordot"],
             anchors=args.anchors,
             reserved=max(500, *args.anchors),
-            pool=[None if args.full else args.pool],
+            pool=args.pools,
         )
     grid = [
         cell._replace(experiment=NAME, settings=cell.settings | {"matcher": matcher})

@@ -41,15 +41,13 @@ CUTS = (1, 5, 10)
 
 
 @dataclasses.dataclass(frozen=True)
-class Args(fits.FitOptions):
+class Args(fits.PooledOptions):
     """What to run."""
 
     data: str = "flickr8k"
     methods: tuple[str, ...] = (*WITHOUT, "anchordot")
     anchors: int = 500
     """N of the methods that use pairs."""
-    pool: int = 1000
-    """Rows of each pool without --full."""
 
 
 def main(args: Args) -> None:
@@ -60,7 +58,7 @@ def main(args: Args) -> None:
             data=[args.data],
             methods=args.methods,
             anchors=[args.anchors],
-            pool=[None if args.full else args.pool],
+            pool=args.pools,
         )
     run = functools.partial(fits.run, folder=args.data_folder, out=args.out)
     records = run_grid(grid, run, args, grouping=fits_together.grouping(run, args))

@@ -69,6 +69,19 @@ class FitOptions(Options):
         return "full" if self.full else "short"
 
 
+@dataclasses.dataclass(frozen=True)
+class PooledOptions(FitOptions):
+    """What every figure of fits with pools of one size is told."""
+
+    pool: int = 1000
+    """Rows of each pool without --full."""
+
+    @property
+    def pools(self) -> list[int | None]:
+        """The one size; None is all rows."""
+        return [None if self.full else self.pool]
+
+
 def fit_grid(
     options: FitOptions,
     *,

@@ -50,7 +50,7 @@ NAME = "table3_zero_shot"
 
 
 @dataclasses.dataclass(frozen=True)
-class Args(fits.FitOptions):
+class Args(fits.PooledOptions):
     """What to run."""
 
     data: tuple[str, ...] = ("flickr8k", "openclipart")
@@ -65,8 +65,6 @@ class Args(fits.FitOptions):
         "anchordot-refined",
     )
     anchors: int = 500
-    pool: int = 1000
-    """Rows of each pool without --full."""
 
 
 def run(settings: Mapping[str, Any], *, folder: Path, out: Path) -> dict[str, float]:
@@ -124,7 +122,7 @@ def main(args: Args) -> None:
             data=args.data,
             methods=args.methods,
             anchors=[args.anchors],
-            pool=[None if args.full else args.pool],
+            pool=args.pools,
         )
     grid = [
         cells.Cell(NAME, cell.settings | {"classes": classes})
