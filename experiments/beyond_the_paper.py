@@ -5,23 +5,23 @@ extra_molecules.h5; hours on 2 CPU cores, nearly all of them the paper's recipe)
 
     python experiments/beyond_the_paper.py --data-folder DIR
 
-It has three parts, each of which skips what is in --out already:
+It has three parts, each of which skips what is in --out or --docs already:
 
 1. choices: every method's settings, for every data set, number of anchors and seed, by
    one procedure: 5-fold cross-validation over the anchors, smallest mean log rank. Only
    rows of anchors and pools are read.
-2. frozen.json: the choices and everything that was fixed beforehand, with a digest of
-   each. What is in it never changes; new cases are added.
+2. docs/beyond_the_paper_frozen.json: the choices and everything that was fixed
+   beforehand. What is in it never changes; new cases are added.
 3. cells: fits by the frozen choices, and only now the test items. Scores by the cosine,
    and with hubs corrected by the bank that a model keeps of its pools.
 
-Then docs/beyond_the_paper.md and .csv are written. Protocol as in all_methods.py; the
-data sets ending in -more have further unpaired molecules in their x pool.
+Then docs/beyond_the_paper.md and .csv are written; of what is in the .csv nothing is
+run again. Protocol as in all_methods.py; the data sets ending in -more have further
+unpaired molecules in their x pool.
 """
 
 import csv
 import dataclasses
-import hashlib
 import itertools
 import json
 import time
@@ -86,9 +86,9 @@ class Args:
     data_folder: Path
     """Folder of the embedding files."""
     out: Path = Path("runs/beyond")
-    """Folder of the choices, frozen.json and the cells."""
+    """Folder of the choices and the cells, as they are made."""
     docs: Path = Path("docs")
-    """Folder of beyond_the_paper.md and .csv."""
+    """Folder of beyond_the_paper_frozen.json, .md and .csv."""
     datasets: tuple[str, ...] = tuple(DATASETS)
     methods: tuple[str, ...] = tuple(LABELS)
     """Where there are more molecules, only the soft-matched CCA and the refined recipe
@@ -99,6 +99,16 @@ class Args:
     """By default 100 to 109 for the largest number and 100, and 100 to 102 else."""
     only_tables: bool = False
     """Run nothing; make the tables of what is there."""
+
+    @property
+    def frozen(self) -> Path:
+        """The file of the choices."""
+        return self.docs / "beyond_the_paper_frozen.json"
+
+    @property
+    def table(self) -> Path:
+        """The file of the cells."""
+        return self.docs / "beyond_the_paper.csv"
 
 
 class Case(NamedTuple):
@@ -116,7 +126,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in frozen.json."""
+        """Its name among the frozen choices."""
         return f"{self.dataset}-{self.n}/{self.method}/seed-{self.seed}"
 
 
@@ -263,9 +273,10 @@ def chosen_by(method: str) -> str:
 
 def make_choices(args: Args, wanted: list[Case], say: Callable[[str], None]) -> None:
     """Make and store the choices that are not there yet."""
+    known = frozen_choices(args)
     for case in dict.fromkeys(c._replace(method=chosen_by(c.method)) for c in wanted):
         path = case.file(args.out, "choices")
-        if path.exists():
+        if path.exists() or case.name in known:
             continue
         given = load_unscored(args, case)
         start = time.perf_counter()
@@ -291,43 +302,42 @@ def protocol() -> dict[str, Any]:
     return json.loads(json.dumps(fixed))
 
 
-def digest(chosen: dict[str, Any]) -> str:
-    """Return 16 hexadecimal digits of a choice."""
-    text = json.dumps(chosen, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def frozen_choices(args: Args) -> dict[str, dict[str, Any]]:
+    """Return the frozen choices by name; none before anything was frozen."""
+    if not args.frozen.exists():
+        return {}
+    frozen = files.read_json(args.frozen, str(args.frozen))
+    if frozen["protocol"] != protocol():
+        raise SystemExit(
+            f"{args.frozen} was frozen under another protocol; take another --docs and "
+            f"--out"
+        )
+    return frozen["choices"]
 
 
 def freeze(args: Args, wanted: list[Case]) -> None:
-    """Add the choices to frozen.json; those that are in it must not have changed."""
-    path = args.out / "frozen.json"
-    frozen = {"protocol": protocol(), "choices": {}}
-    if path.exists():
-        frozen = files.read_json(path, str(path))
-        if frozen["protocol"] != protocol():
-            raise SystemExit(f"{path} was frozen under another protocol; another --out")
+    """Add the choices to the frozen ones, which must not have changed."""
+    choices = frozen_choices(args)
     for case in wanted:
-        choice = _choice(args, case)
-        known = frozen["choices"].setdefault(case.name, digest(choice["chosen"]))
-        if known != digest(choice["chosen"]):
-            raise SystemExit(f"the choice of {case.name} changed after it was frozen")
-    files.write_json(path, frozen)
+        owner = case._replace(method=chosen_by(case.method))
+        path = owner.file(args.out, "choices")
+        if path.exists():
+            made = files.read_json(path, f"The choice {owner.name}")
+            if choices.setdefault(owner.name, made)["chosen"] != made["chosen"]:
+                raise SystemExit(
+                    f"the choice of {owner.name} changed after it was frozen"
+                )
+    ordered = dict(sorted(choices.items()))
+    files.write_json(args.frozen, {"protocol": protocol(), "choices": ordered})
 
 
 def frozen_choice(args: Args, case: Case) -> dict[str, Any]:
-    """Return a case's choice; it must be the one in frozen.json."""
-    path = args.out / "frozen.json"
-    known = files.read_json(path, str(path))["choices"] if path.exists() else {}
-    if case.name not in known:
-        raise SystemExit(f"the choice of {case.name} is not frozen: no test item yet")
-    choice = _choice(args, case)
-    if known[case.name] != digest(choice["chosen"]):
-        raise SystemExit(f"the choice of {case.name} changed after it was frozen")
-    return choice
-
-
-def _choice(args: Args, case: Case) -> dict[str, Any]:
+    """Return a case's frozen choice."""
     owner = case._replace(method=chosen_by(case.method))
-    return files.read_json(owner.file(args.out, "choices"), f"The choice {owner.name}")
+    choices = frozen_choices(args)
+    if owner.name not in choices:
+        raise SystemExit(f"the choice of {owner.name} is not frozen: no test item yet")
+    return choices[owner.name]
 
 
 def run_cell(args: Args, case: Case) -> dict[str, Any]:
@@ -357,22 +367,47 @@ def results(cells: list[dict[str, Any]], *, bank: bool) -> Iterator[dict[str, An
         yield {**cell, "metrics": metrics, "status": "done"}
 
 
-def stored_cells(args: Args) -> list[dict[str, Any]]:
+def stored_cells(args: Args) -> dict[Case, dict[str, Any]]:
     """Return all finished cells, in the order of the tables."""
-    cells = [
+    cells = [*tabulated_cells(args)]
+    cells += [
         files.read_json(path, str(path))
         for path in (args.out / "cells").glob("*/*/seed-*.json")
     ]
     datasets, methods = list(DATASETS), list(LABELS)
-    return sorted(
-        cells,
+    cells.sort(
         key=lambda c: (
             datasets.index(c["dataset"]),
             -c["n"],
             methods.index(c["method"]),
             c["seed"],
-        ),
+        )
     )
+    return {Case(*(cell[name] for name in Case._fields)): cell for cell in cells}
+
+
+def tabulated_cells(args: Args) -> list[dict[str, Any]]:
+    """Return the cells of the .csv, each of which has a row a way of scoring."""
+    if not args.table.exists():
+        return []
+    cells: dict[tuple[str, ...], dict[str, Any]] = {}
+    with args.table.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            key = tuple(row[name] for name in Case._fields)
+            case = Case(key[0], int(key[1]), key[2], int(key[3]))
+            seconds = {part: float(row[f"{part}_s"]) for part in ("tuning", "fit")}
+            cell = cells.setdefault(
+                key,
+                {
+                    **case._asdict(),
+                    "seconds": seconds,
+                    "peak_memory": int(row["peak_memory"]),
+                    "metrics": {},
+                },
+            )
+            prefix = "bank/" if row["bank"] == "True" else ""
+            cell["metrics"] |= {prefix + name: float(row[name]) for name in COLUMNS}
+    return list(cells.values())
 
 
 def table(cells: list[dict[str, Any]]) -> list[str]:
@@ -432,22 +467,22 @@ def _interval(found: summary.Interval | None) -> str:
 
 def write_tables(args: Args) -> None:
     """Write every cell as CSV, and a table for each data set and N as Markdown."""
-    cells = stored_cells(args)
+    cells = list(stored_cells(args).values())
     args.docs.mkdir(parents=True, exist_ok=True)
     with (
-        files.replacing(args.docs / "beyond_the_paper.csv") as temporary,
+        files.replacing(args.table) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
     ):
-        writer = csv.writer(file)
-        writer.writerow(
-            ["dataset", "n", "method", "seed", "bank", "tuning_s", "fit_s", *COLUMNS]
-        )
+        writer = csv.writer(file, lineterminator="\n")
+        seconds = ("tuning_s", "fit_s", "peak_memory")
+        writer.writerow([*Case._fields, "bank", *seconds, *COLUMNS])
         for bank in (False, True):
             for cell in results(cells, bank=bank):
                 case = [cell[name] for name in Case._fields]
-                seconds = [f"{cell['seconds'][part]:.2f}" for part in ("tuning", "fit")]
+                cost = [f"{cell['seconds'][part]:.2f}" for part in ("tuning", "fit")]
+                cost.append(str(cell["peak_memory"]))
                 values = [f"{cell['metrics'][name]:.5f}" for name in COLUMNS]
-                writer.writerow([*case, bank, *seconds, *values])
+                writer.writerow([*case, bank, *cost, *values])
     command = f"python experiments/beyond_the_paper.py --data-folder {args.data_folder}"
     said = (
         "Recall in %, mean (standard deviation) over the seeds; mean: of the six "
@@ -472,11 +507,11 @@ def main(args: Args) -> None:
         wanted = cases(args)
         make_choices(args, wanted, lambda line: print(line, flush=True))
         freeze(args, wanted)
+        known = stored_cells(args)
         for case in wanted:
-            path = case.file(args.out, "cells")
-            if not path.exists():
+            if case not in known:
                 cell = run_cell(args, case)
-                files.write_json(path, cell)
+                files.write_json(case.file(args.out, "cells"), cell)
                 means = [
                     np.mean([100 * cell["metrics"][b + r] for r in summary.RECALLS])
                     for b in ("", "bank/")
