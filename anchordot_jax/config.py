@@ -21,6 +21,7 @@ from anchordot_jax.settings.checks import check_setting as check_setting
 from anchordot_jax.settings.checks import is_number as _is_number
 from anchordot_jax.settings.checks import set_plain as _set
 from anchordot_jax.settings.distillation import DistillationConfig as DistillationConfig
+from anchordot_jax.settings.refined import CHOSEN as CHOSEN_REFINED
 from anchordot_jax.settings.refined import RefinedConfig as RefinedConfig
 from anchordot_jax.settings.refined import SoftCcaConfig as SoftCcaConfig
 from anchordot_jax.settings.selection import SelectionConfig as SelectionConfig
@@ -98,6 +99,8 @@ class CouplingConfig:
             )
 
 
+CHOSEN = ("gamma", "eta", "rho", *CHOSEN_REFINED)
+"""What held-out anchors choose, of either recipe."""
 PARTS = {
     "coupling": CouplingConfig,
     "distillation": DistillationConfig,

@@ -44,7 +44,8 @@ from anchordot_jax.config import Config, RefinedConfig, SelectionConfig, SoftCca
 from anchordot_jax.data.splits import Split
 from anchordot_jax.matching.bank import BETA, bank_rows
 from anchordot_jax.model import AlignedModel
-from anchordot_jax.recipes.soft_selection import bank_ranks
+from anchordot_jax.recipes.heldout_ranks import bank_ranks
+from anchordot_jax.settings.refined import CHOSEN
 
 TEXT = "chebi20.h5::text"
 DATASETS = {
@@ -201,7 +202,7 @@ def choose(method: str, given: Unscored, seed: int) -> dict[str, Any]:
         settings, _ = soft_cca.choose_soft_cca(
             *given, settings=SoftCcaConfig(), key=key
         )
-        return {name: getattr(settings, name) for name in soft_cca.TUNED}
+        return {name: getattr(settings, name) for name in CHOSEN}
     if method == "anchordot":
         return _choose_paper(given, seed)
     return _choose_by_folds(method, given, key)

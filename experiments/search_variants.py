@@ -16,7 +16,15 @@ from anchordot_jax.config import SoftCcaConfig
 from anchordot_jax.evaluation.score_matrix import partner_ranks
 from anchordot_jax.matching.bank import BETA, LEAST_SPREAD, cosine_spread
 from anchordot_jax.matching.sinkhorn import sinkhorn_offsets
-from anchordot_jax.recipes import canonical, refined, soft_cca, soft_selection
+from anchordot_jax.recipes import (
+    canonical,
+    refined,
+    soft_cca,
+    soft_selection,
+    two_sides,
+)
+from anchordot_jax.recipes.heldout_ranks import bank_ranks
+from anchordot_jax.recipes.plan_cross import plan_cross
 
 HELD_OUT = 5
 """One in so many anchors."""
@@ -63,12 +71,12 @@ class Given(NamedTuple):
 
 def all_variants(given: Given, *, key: jax.Array) -> dict[str, float]:
     """Return every variant's figures, and the settings that all of them share."""
-    sides = soft_cca.prepare(given.x, given.y, given.pool_x, given.pool_y)
+    sides = two_sides.prepare(given.x, given.y, given.pool_x, given.pool_y)
     key_choice, key_train = jax.random.split(key)
     chosen = soft_selection.select(
         sides, SoftCcaConfig(), coupling=TRANSPORT, key=key_choice
     ).settings
-    teacher = ridge_teacher(sides, chosen.ridge)
+    teacher = anchor_teacher(sides, chosen)
     closed = closed_form(sides, *teacher, chosen)
     groups = {"closed": [closed]}
     for name, (u, v) in teachers(given, teacher).items():
@@ -80,8 +88,8 @@ def all_variants(given: Given, *, key: jax.Array) -> dict[str, float]:
     groups["rounds-2"] = [closed_form(sides, *own, chosen)]
     for share in SHARES:
         fewer = [rows[: int(share * len(rows))] for _, rows in pools]
-        part = soft_cca.prepare(given.x, given.y, *fewer)
-        found = closed_form(part, *ridge_teacher(part, chosen.ridge), chosen)
+        part = two_sides.prepare(given.x, given.y, *fewer)
+        found = closed_form(part, *anchor_teacher(part, chosen), chosen)
         groups[f"pools-{share:g}"] = [found]
     groups |= trainings(given, closed, chosen, key_train)
     figures: dict[str, float] = dict(chosen._asdict())
@@ -94,24 +102,26 @@ def all_variants(given: Given, *, key: jax.Array) -> dict[str, float]:
     return figures
 
 
-def ridge_teacher(sides: soft_cca.Sides, ridge: float) -> Coordinates:
+def anchor_teacher(sides: two_sides.Sides, chosen: soft_cca.Settings) -> Coordinates:
     """Return the pools in the coordinates of the CCA of the anchors."""
-    found = soft_cca.anchor_axes(sides).weights(ridge)
+    found = soft_cca.anchor_axes(sides).weights(
+        chosen.ridge, chosen.balance, chosen.power
+    )
     return (
         canonical.embed(sides.x.pool, found.mean_x, found.x),
         canonical.embed(sides.y.pool, found.mean_y, found.y),
     )
 
 
-def teachers(given: Given, ridge: Coordinates) -> dict[str, Coordinates]:
+def teachers(given: Given, anchors: Coordinates) -> dict[str, Coordinates]:
     """Return the pools in the coordinates of the other teachers."""
     profile = _best(given, [("profile", gamma) for gamma in GAMMAS])
     kernel = _best(given, [("kernel", value) for value in KERNEL_RIDGES])
     return {
         "profiles": profile,
         "kernel": kernel,
-        "cca-and-profiles": stacked(ridge, profile),
-        "cca-and-kernel": stacked(ridge, kernel),
+        "cca-and-profiles": stacked(anchors, profile),
+        "cca-and-kernel": stacked(anchors, kernel),
     }
 
 
@@ -130,7 +140,7 @@ def _best(given: Given, candidates: Sequence[tuple[str, float]]) -> Coordinates:
             value,
         )
         u, v = np.asarray(u), np.asarray(v)
-        ranks = soft_selection.bank_ranks(u, v, u[h:], v[h:], h)
+        ranks = bank_ranks(u, v, u[h:], v[h:], h)
         ranked.append(np.log(ranks).mean())
     kind, value = candidates[int(np.argmin(ranked))]
     return TEACHERS[kind]((given.x, given.y), given.pool_x, given.pool_y, value)
@@ -154,14 +164,14 @@ def kernel_teacher(
     """
     known, asked = [], []
     for own, rows in zip(anchors, (x, y), strict=True):
-        centres = np.asarray(soft_cca.features(own), np.float64)
+        centres = np.asarray(two_sides.features(own), np.float64)
         width = np.median(_square_distances(centres, centres))
         values, vectors = np.linalg.eigh(
             np.exp(-_square_distances(centres, centres) / width)
         )
         root = vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1]))[None, :]
         for target, some in ((known, own), (asked, rows)):
-            part = np.asarray(soft_cca.features(some), np.float64)
+            part = np.asarray(two_sides.features(some), np.float64)
             target.append(np.exp(-_square_distances(part, centres) / width) @ root)
     axes = [canonical.axes_of_rows(rows) for rows in known]
     centred = [
@@ -169,7 +179,7 @@ def kernel_teacher(
         for rows, own in zip(known, axes, strict=True)
     ]
     cross = centred[0].T @ centred[1] / len(centred[0])
-    found = canonical.canonical_weights(*axes, cross, ridge=ridge)
+    found = canonical.canonical_weights(*axes, cross, ridge_x=ridge, ridge_y=ridge)
     u, v = (
         canonical.embed(
             jnp.asarray(rows, jnp.float32),
@@ -202,7 +212,7 @@ def stacked(one: Coordinates, other: Coordinates) -> Coordinates:
 
 
 def closed_form(
-    sides: soft_cca.Sides,
+    sides: two_sides.Sides,
     u: jax.Array,
     v: jax.Array,
     chosen: soft_cca.Settings,
@@ -226,14 +236,12 @@ def closed_form(
         rho=None if rho is None else rho * spread,
         config=TRANSPORT,
     )
-    matched = soft_cca.plan_cross(solved, u, v, sides.x.pool, sides.y.pool)
+    matched = plan_cross(solved, u, v, sides.x.pool, sides.y.pool)
     if solved.mass is not None:
         matched = matched / solved.mass
     n = len(sides.x.anchors)
     cross = soft_cca.matched_cross(sides, soft_cca.anchor_cross(sides), matched, n)
-    weights = canonical.canonical_weights(
-        sides.x.axes, sides.y.axes, cross, ridge=chosen.ridge * chosen.ridge_ratio
-    )
+    weights = soft_cca.second_weights(sides, cross, chosen)
     temperature = Config().refined.temperature
     return soft_cca.student_params(sides, weights, temperature=temperature)
 
@@ -334,7 +342,7 @@ def measure(rows: Embeddings, h: int) -> dict[str, float]:
     """Return log rank and mean of the six recalls (%), plain and hubs corrected."""
     u, v, bank_u, bank_v = rows
     plain = both_ranks(u[:h] @ v.T, v[:h] @ u.T)
-    bank = soft_selection.bank_ranks(u, v, bank_u[:GALLERY], bank_v[:GALLERY], h)
+    bank = bank_ranks(u, v, bank_u[:GALLERY], bank_v[:GALLERY], h)
     values = [f for ranks in (plain, bank) for f in (log_rank(ranks), recall(ranks))]
     return dict(zip(METRICS, values, strict=True))
 

@@ -138,7 +138,7 @@ def test_one_command_makes_the_table_and_resumes(
     cell = json.loads(
         (args.out / "cells" / f"tiny-{N}" / "soft-cca" / "seed-100.json").read_text()
     )
-    assert set(cell["chosen"]) == {"ridge", "ridge_ratio", "sharpness"}
+    assert set(cell["chosen"]) == set(experiment.CHOSEN)
     assert cell["metrics"]["x2y/recall@10"] == 1.0
     assert cell["metrics"]["bank/y2x/recall@1"] > 0.1
     lines = (args.docs / "beyond_the_paper.csv").read_text().splitlines()

@@ -13,6 +13,7 @@ from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Silent
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.recipes import refined
+from anchordot_jax.settings.refined import CHOSEN
 
 
 def fit_anchordot(
@@ -45,7 +46,7 @@ def choose_anchordot(
 def choose_refined(
     anchors: Anchors, pools: Pools, *, settings: Config, key: jax.Array
 ) -> tuple[Config, int]:
-    """Return the settings with the ridges and sharpness that a fit would choose."""
+    """Return the settings with what a fit would choose."""
     config = dataclasses.replace(settings, seed=seed_of(key))
     _, chosen = refined.select(
         FitData(*anchors, *pools),
@@ -83,12 +84,12 @@ METHODS = (
         trust="ours",
         notes=(
             "Students that start from the soft-matched CCA and learn for a tenth of "
-            "the epochs from a plan of its cosines. Ridges and sharpness chosen as "
-            "the soft-matched CCA's."
+            "the epochs from a plan of its cosines. Settings chosen as the "
+            "soft-matched CCA's."
         ),
         needs=Needs(pools=True),
         settings=Config(recipe="refined"),
-        tuned=("ridge", "ridge_ratio", "sharpness"),
+        tuned=CHOSEN,
         choose=choose_refined,
         fit=fit_anchordot,
     ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from anchordot_jax.config import Config
+from anchordot_jax.config import CHOSEN, Config
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -243,8 +243,7 @@ class Fit:
 
 def _chosen(model: "AlignedModel") -> dict[str, float]:
     """Return what the recipe chooses by held-out anchors."""
-    names = ("gamma", "eta", "rho", "ridge", "ridge_ratio", "sharpness")
-    return {name: model.info[name] for name in names if name in model.info}
+    return {name: model.info[name] for name in CHOSEN if name in model.info}
 
 
 def _masses(model: "AlignedModel") -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 The expensive part, one eigendecomposition a side, does not depend on the ridge nor on
 the cross-covariance: `axes_of_moments` or `axes_of_rows` once, then `canonical_weights`
-for every ridge and every way of pairing.
+for every pair of ridges and every way of pairing.
 """
 
 import functools
@@ -142,8 +142,10 @@ def axes_of_rows(rows: AnyArray, dim: int | None = None, side: str = "x") -> Axe
         return _axes(mean, variances[kept], vectors, dim or d, side, noise)
 
 
-def canonical_weights(x: Axes, y: Axes, cross: np.ndarray, *, ridge: float) -> Weights:
-    """Return the correlation-weighted canonical coordinates for one ridge.
+def canonical_weights(
+    x: Axes, y: Axes, cross: np.ndarray, *, ridge_x: float, ridge_y: float
+) -> Weights:
+    """Return the correlation-weighted canonical coordinates for one pair of ridges.
 
     With covariances C plus ridge * unit, K = Cxx^(-1/2) Cxy Cyy^(-1/2) = U D V^T, these
     are Cxx^(-1/2) U D and Cyy^(-1/2) V D = Cyy^(-1/2) K^T U, from one eigenvalue
@@ -153,18 +155,19 @@ def canonical_weights(x: Axes, y: Axes, cross: np.ndarray, *, ridge: float) -> W
         x: axes of the x side.
         y: axes of the y side.
         cross: cross-covariance in coordinates of the axes, `[rx, ry]`.
-        ridge: added to all variances, in units of the side's mean variance.
+        ridge_x: added to all variances of x, in units of the side's mean variance.
+        ridge_y: the same of y.
 
     Raises:
         InputError: the sides do not vary together at all.
     """
     if len(x.variances) > len(y.variances):
-        swapped = canonical_weights(y, x, cross.T, ridge=ridge)
+        swapped = canonical_weights(y, x, cross.T, ridge_x=ridge_y, ridge_y=ridge_x)
         return Weights(
             swapped.y, swapped.x, swapped.correlations, swapped.mean_y, swapped.mean_x
         )
-    gain_x = 1 / np.sqrt(x.variances + ridge * x.unit)
-    gain_y = 1 / np.sqrt(y.variances + ridge * y.unit)
+    gain_x = 1 / np.sqrt(x.variances + ridge_x * x.unit)
+    gain_y = 1 / np.sqrt(y.variances + ridge_y * y.unit)
     whitened = gain_x[:, None] * np.asarray(cross, np.float64) * gain_y[None, :]
     with single_thread():
         squares, vectors = np.linalg.eigh(whitened @ whitened.T)
@@ -183,6 +186,19 @@ def canonical_weights(x: Axes, y: Axes, cross: np.ndarray, *, ridge: float) -> W
             np.zeros(len(gain_x)),
             np.zeros(len(gain_y)),
         )
+
+
+def weighted(weights: Weights, power: float) -> Weights:
+    """Return coordinates weighted by another power of their correlations than 1.
+
+    Below 1 the later coordinates count more (Gong et al., 2014, take 4).
+
+    Args:
+        weights: of power 1.
+        power: 0 leaves all coordinates equal.
+    """
+    factor = weights.correlations[None, :] ** (power - 1)
+    return weights._replace(x=weights.x * factor, y=weights.y * factor)
 
 
 @jax.jit

@@ -25,7 +25,7 @@ from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Interrupted, Listener, sinkhorn_reporter
 from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
 from anchordot_jax.parallel.mesh import everywhere, place_rows, wait_for_all
-from anchordot_jax.recipes import soft_cca, soft_selection
+from anchordot_jax.recipes import canonical, soft_cca, soft_selection, two_sides
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.students import Params
 
@@ -37,7 +37,7 @@ def select(
     key: PRNGKeyArray,
     run: RunFolder | None,
     listener: Listener,
-) -> tuple[soft_cca.Sides | None, soft_selection.SoftSelection]:
+) -> tuple[two_sides.Sides | None, soft_selection.SoftSelection]:
     """Return the chosen settings, and the sides where they had to be prepared.
 
     Args:
@@ -77,7 +77,7 @@ def select(
 
 def couple(
     data: FitData,
-    sides: soft_cca.Sides | None,
+    sides: two_sides.Sides | None,
     chosen: soft_selection.SoftSelection,
     config: Config,
     *,
@@ -147,7 +147,7 @@ def transport(config: Config) -> CouplingConfig:
 def student_outputs(side: Params, rows: Array) -> Array:
     """Return a student's unit outputs at full precision: a plan is made of them."""
     z, matrix = affinity.standardized(rows), affinity.folded(side)
-    return profiles.normalize(jnp.matmul(z, matrix, precision=soft_cca.HIGHEST))
+    return profiles.normalize(jnp.matmul(z, matrix, precision=canonical.HIGHEST))
 
 
 def chosen_settings(
@@ -160,9 +160,9 @@ def chosen_settings(
     return dict(chosen.settings._asdict())
 
 
-def _prepare(data: FitData) -> soft_cca.Sides:
+def _prepare(data: FitData) -> two_sides.Sides:
     pools = data.whole_pools("The refined recipe")
-    return soft_cca.prepare(data.anchors_x, data.anchors_y, *pools, a=data.a, b=data.b)
+    return two_sides.prepare(data.anchors_x, data.anchors_y, *pools, a=data.a, b=data.b)
 
 
 def _warn(solved: coupling.Coupling, config: Config, listener: Listener) -> None:

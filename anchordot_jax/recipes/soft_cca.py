@@ -9,57 +9,46 @@
    n being the smaller pool: one step of expectation maximisation in which every row
    weighs the same, and a row whose match is uncertain pulls towards the mean.
 
-Both sides are seen through a LayerNorm without gain and bias, so the result is exactly
-a pair of students. All is done in coordinates of each side's principal axes, which
-neither a ridge nor a pairing changes.
+The ridges of a stage are ridge * balance of x and ridge / balance of y, since one side
+may be noisier than the other, and coordinates are weighted by a power of their
+correlations.
+
+The result is exactly a pair of students. All is done in the coordinates of `two_sides`.
 """
 
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from anchordot_jax import affinity, coupling, geometry, row_masses
+from anchordot_jax import coupling
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
-from anchordot_jax.recipes import canonical
+from anchordot_jax.recipes import canonical, two_sides
+from anchordot_jax.recipes.plan_cross import plan_cross
 from anchordot_jax.students import Params
-
-HIGHEST = canonical.HIGHEST
-
-
-class Side(NamedTuple):
-    """One side's rows in coordinates of their principal axes, float32."""
-
-    axes: canonical.Axes
-    """Of anchors and pool together."""
-    anchors: np.ndarray
-    """`[N, r]`."""
-    pool: Float[Array, "n r"]
-
-
-class Sides(NamedTuple):
-    """Both sides, and the marginals of the transport between their pools."""
-
-    x: Side
-    y: Side
-    a: Float[AnyArray, " n"] | None = None
-    b: Float[AnyArray, " m"] | None = None
 
 
 class Settings(NamedTuple):
     """What held-out anchors choose."""
 
     ridge: float
-    """Of the first stage, in units of the mean variance."""
+    """Of the first stage, in units of the mean variance: sqrt(ridge_x ridge_y)."""
     ridge_ratio: float
     """Of the second stage's ridge to the first's."""
     sharpness: float
     """Standard deviation of the cosines in units of epsilon."""
+    balance: float = 1.0
+    """sqrt(ridge_x / ridge_y) of the first stage."""
+    power: float = 1.0
+    """Of the correlations that weigh the first stage's coordinates."""
+    balance_ratio: float = 1.0
+    """Of the second stage's balance to the first's."""
+    final_power: float = 1.0
+    """Of the correlations that weigh the second stage's coordinates."""
 
 
 class SoftCca(NamedTuple):
@@ -70,66 +59,6 @@ class SoftCca(NamedTuple):
     coupling: coupling.Coupling
 
 
-def prepare(
-    anchors_x: AnyArray,
-    anchors_y: AnyArray,
-    pool_x: AnyArray,
-    pool_y: AnyArray,
-    *,
-    a: np.ndarray | None = None,
-    b: np.ndarray | None = None,
-) -> Sides:
-    """Return both sides in their principal axes: one eigendecomposition a side.
-
-    Args:
-        anchors_x: `[N, dx]`; row k belongs to row k of `anchors_y`.
-        anchors_y: `[N, dy]`.
-        pool_x: unpaired rows `[n, dx]`.
-        pool_y: unpaired rows `[m, dy]`.
-        a: weights of the x pool, `[n]`; uniform by default.
-        b: weights of the y pool, `[m]`.
-
-    Raises:
-        InputError: all rows of a side are the same.
-    """
-    return Sides(
-        _side(anchors_x, pool_x, a, "x"),
-        _side(anchors_y, pool_y, b, "y"),
-        None if a is None else row_masses.marginal(a, len(pool_x)),
-        None if b is None else row_masses.marginal(b, len(pool_y)),
-    )
-
-
-def _side(
-    anchors: AnyArray, pool: AnyArray, weights: np.ndarray | None, name: str
-) -> Side:
-    rows, unpaired = features(anchors), features(pool)
-    known = canonical.pooled(
-        canonical.moments(rows), canonical.moments(unpaired, weights)
-    )
-    axes = canonical.axes_of_moments(known, name)
-    return Side(axes, np.asarray(project(rows, axes)), project(unpaired, axes))
-
-
-@jax.jit
-def features(rows: Float[AnyArray, "n d"]) -> Float[Array, "n d"]:
-    """Return LN(x / |x|), the LayerNorm without gain and bias."""
-    return affinity.standardized(jnp.asarray(rows))[:, :-1]
-
-
-def project(rows: AnyArray, axes: canonical.Axes) -> Float[Array, "n r"]:
-    """Return rows of features in coordinates of the axes."""
-    vectors = jnp.asarray(axes.vectors, jnp.float32)
-    mean = jnp.asarray(axes.mean, jnp.float32)
-    projected: Array = _project(jnp.asarray(rows), mean, vectors)
-    return projected
-
-
-@jax.jit
-def _project(rows: Array, mean: Array, vectors: Array) -> Array:
-    return jnp.matmul(rows - mean[None, :], vectors, precision=HIGHEST)
-
-
 class AnchorAxes(NamedTuple):
     """What the first stage's ridges share."""
 
@@ -138,9 +67,18 @@ class AnchorAxes(NamedTuple):
     cross: np.ndarray
     """In coordinates of these axes."""
 
-    def weights(self, ridge: float) -> canonical.Weights:
+    def weights(
+        self, ridge: float, balance: float = 1.0, power: float = 1.0
+    ) -> canonical.Weights:
         """Return the CCA of the anchors, in coordinates of the sides' axes."""
-        own = canonical.canonical_weights(self.x, self.y, self.cross, ridge=ridge)
+        own = canonical.canonical_weights(
+            self.x,
+            self.y,
+            self.cross,
+            ridge_x=ridge * balance,
+            ridge_y=ridge / balance,
+        )
+        own = canonical.weighted(own, power)
         with canonical.single_thread():
             return canonical.Weights(
                 self.x.vectors @ own.x,
@@ -151,7 +89,7 @@ class AnchorAxes(NamedTuple):
             )
 
 
-def anchor_axes(sides: Sides, kept: np.ndarray | None = None) -> AnchorAxes:
+def anchor_axes(sides: two_sides.Sides, kept: np.ndarray | None = None) -> AnchorAxes:
     """Return the principal axes of the anchors alone, or of some of them.
 
     Args:
@@ -173,7 +111,7 @@ def anchor_axes(sides: Sides, kept: np.ndarray | None = None) -> AnchorAxes:
 
 
 def match_pools(
-    sides: Sides,
+    sides: two_sides.Sides,
     weights: canonical.Weights,
     sharpness: float,
     *,
@@ -209,7 +147,7 @@ def match_pools(
 
 
 def _padded(
-    sides: Sides, weights: np.ndarray, mean: np.ndarray
+    sides: two_sides.Sides, weights: np.ndarray, mean: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean, and weights with columns of zeros up to a width of no chance.
 
@@ -224,58 +162,7 @@ def _padded(
     )
 
 
-def plan_cross(
-    solved: coupling.Coupling,
-    u: Float[AnyArray, "n k"],
-    v: Float[AnyArray, "m k"],
-    x: Float[AnyArray, "n rx"],
-    y: Float[AnyArray, "m ry"],
-) -> Float[Array, "rx ry"]:
-    """Return X^T P Y, the plan P being made in tiles of some rows and dropped.
-
-    Args:
-        solved: the potentials of P.
-        u: coordinates that the cost is made of.
-        v: the same of the y side.
-        x: rows of X.
-        y: rows of Y.
-    """
-    one, other = (solved.f, u, x), (solved.g, v, y)
-    # P Y is contracted over the narrower side's columns.
-    if x.shape[1] < y.shape[1]:
-        transposed: Array = _plan_cross(*other, *one, solved.epsilon)
-        return transposed.T
-    cross: Array = _plan_cross(*one, *other, solved.epsilon)
-    return cross
-
-
-@jax.jit
-def _plan_cross(
-    f: Array, u: Array, x: Array, g: Array, v: Array, y: Array, epsilon: Array
-) -> Array:
-    n = len(u)
-    tile = min(n, geometry.tile_rows(len(v)))
-    padding = -n % tile
-
-    def blocks(rows: Array, fill: float) -> Array:
-        widths = ((0, padding),) + ((0, 0),) * (rows.ndim - 1)
-        padded = jnp.pad(rows, widths, constant_values=fill)
-        return padded.reshape(-1, tile, *rows.shape[1:])
-
-    def add(total: Array, part: tuple[Array, Array, Array]) -> tuple[Array, None]:
-        f, u, x = part
-        matched = jnp.matmul(
-            coupling.plan_block(u, v, f, g, epsilon), y, precision=HIGHEST
-        )
-        return total + jnp.matmul(x.T, matched, precision=HIGHEST), None
-
-    parts = (blocks(f, -jnp.inf), blocks(u, 0.0), blocks(x, 0.0))
-    start = jnp.zeros((x.shape[1], y.shape[1]), jnp.float32)
-    total: Array = jax.lax.scan(add, start, parts)[0]
-    return total
-
-
-def anchor_cross(sides: Sides, kept: np.ndarray | None = None) -> np.ndarray:
+def anchor_cross(sides: two_sides.Sides, kept: np.ndarray | None = None) -> np.ndarray:
     """Return (1/N) sum x y^T of the anchors, `[rx, ry]`, centred by the sides' means.
 
     Args:
@@ -291,7 +178,7 @@ def anchor_cross(sides: Sides, kept: np.ndarray | None = None) -> np.ndarray:
 
 
 def matched_cross(
-    sides: Sides, anchor: np.ndarray, pool: AnyArray, n_anchors: int
+    sides: two_sides.Sides, anchor: np.ndarray, pool: AnyArray, n_anchors: int
 ) -> np.ndarray:
     """Return (1 - a) times the anchors' cross-covariance, plus a times X^T P Y.
 
@@ -307,8 +194,30 @@ def matched_cross(
     return cross
 
 
+def second_weights(
+    sides: two_sides.Sides, cross: np.ndarray, settings: Settings
+) -> canonical.Weights:
+    """Return the CCA of anchors and matched pools, in coordinates of the sides' axes.
+
+    Args:
+        sides: both sides.
+        cross: see `matched_cross`.
+        settings: ridges and power.
+    """
+    ridge = settings.ridge * settings.ridge_ratio
+    balance = settings.balance * settings.balance_ratio
+    found = canonical.canonical_weights(
+        sides.x.axes,
+        sides.y.axes,
+        cross,
+        ridge_x=ridge * balance,
+        ridge_y=ridge / balance,
+    )
+    return canonical.weighted(found, settings.final_power)
+
+
 def solve(
-    sides: Sides,
+    sides: two_sides.Sides,
     settings: Settings,
     *,
     config: CouplingConfig,
@@ -318,7 +227,7 @@ def solve(
 
     Args:
         sides: both sides, see `prepare`.
-        settings: ridges and sharpness.
+        settings: of both stages.
         config: of the transport.
         progress: see `coupling.solve_coupling`.
 
@@ -328,7 +237,7 @@ def solve(
     first = anchor_axes(sides)
     solved, u, v = match_pools(
         sides,
-        first.weights(settings.ridge),
+        first.weights(settings.ridge, settings.balance, settings.power),
         settings.sharpness,
         config=config,
         progress=progress,
@@ -339,15 +248,11 @@ def solve(
         plan_cross(solved, u, v, sides.x.pool, sides.y.pool),
         len(sides.x.anchors),
     )
-    ridge = settings.ridge * settings.ridge_ratio
-    weights = canonical.canonical_weights(
-        sides.x.axes, sides.y.axes, cross, ridge=ridge
-    )
-    return SoftCca(weights, solved)
+    return SoftCca(second_weights(sides, cross, settings), solved)
 
 
 def student_params(
-    sides: Sides, weights: canonical.Weights, *, temperature: float
+    sides: two_sides.Sides, weights: canonical.Weights, *, temperature: float
 ) -> Params:
     """Return the students whose cosines are those of the closed form.
 

@@ -1,59 +1,72 @@
 """Choosing the soft-matched CCA's settings by cross-validation over the anchors.
 
-Each fold's pairs are held out of both CCAs and of the plan, and ranked, both ways, in
-a gallery of the held-out items and some pool items, by the score that corrects hubs.
-The criterion is the mean logarithm of the rank. First the ridge of the first stage is
-chosen by that stage alone, then the sharpness of the plan together with the ratio of
-the ridges.
-
-The pool items of the gallery are held out of the plan, too. What the plan has matched
-the second CCA draws to its match, away from the held-out items, so that in a gallery
-of such items the second stage seems better than it is, the more so the smaller the
-pool. The bank that corrects hubs is of matched items, as a model's own bank is.
+The criterion is the mean logarithm of the rank of held-out anchors, `heldout_ranks`.
+The settings are chosen one after the other: the first stage's ridges by that stage
+alone, then what makes the plan of it and the second stage's own by the second. A plan
+prefers coordinates that are weighted less steeply than a ranking does, so the first
+stage's power is chosen by what comes of it. A value that is no more than one standard
+error behind the best stays: a choice by few anchors should not follow their noise.
 
 Held-out items count in their side's covariance, as any unpaired item does, so one
 eigendecomposition a side serves all folds, all candidates and the fit itself.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from anchordot_jax.config import CouplingConfig, SoftCcaConfig
-from anchordot_jax.evaluation.score_matrix import partner_ranks
-from anchordot_jax.matching.bank import BETA, LEAST_SPREAD
-from anchordot_jax.recipes import canonical, soft_cca
+from anchordot_jax.recipes import soft_cca, two_sides
+from anchordot_jax.recipes.heldout_ranks import (
+    Fold,
+    Gallery,
+    heldout_logs,
+    make_folds,
+    set_apart,
+    subset,
+)
+from anchordot_jax.recipes.plan_cross import plan_cross
 
 MIN_ANCHORS = 10
-GALLERY_SHARE = 5
-"""At most one pool item in so many is held out of the plan for the gallery."""
 MANY_ANCHORS = 300
 """From so many anchors on, the smaller ridges are among the candidates."""
 
-RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-RIDGES_FEW = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-RATIOS = (0.06, 0.12, 0.25, 0.5, 1.0)
-RATIOS_FEW = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5)
-
-USUAL = soft_cca.Settings(ridge=4.0, ridge_ratio=0.12, sharpness=6.0)
-"""Taken where there are too few anchors to hold some out."""
+FIRST = ("ridge", "balance")
+"""Chosen by the first stage alone."""
+SECOND = ("sharpness", "power", "ridge_ratio", "balance_ratio", "final_power")
+CANDIDATES: dict[str, tuple[float, ...]] = {
+    "ridge": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    "balance": (0.25, 0.5, 1.0, 2.0, 4.0),
+    "sharpness": (3.0, 5.0, 8.0),
+    "power": (0.5, 0.75, 1.0),
+    "ridge_ratio": (0.06, 0.12, 0.25, 0.5, 1.0),
+    "balance_ratio": (0.5, 1.0, 2.0),
+    "final_power": (0.5, 0.75, 1.0),
+}
+"""In the order in which they are tried: each plan starts from the softer one before."""
+FEW_ANCHORS: dict[str, tuple[float, ...]] = {
+    "ridge": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0),
+    "ridge_ratio": (0.015, 0.03, 0.06, 0.12, 0.25, 0.5),
+}
+USUAL_FEW = soft_cca.Settings(ridge=16.0, ridge_ratio=0.06, sharpness=5.0, power=0.75)
+USUAL = soft_cca.Settings(ridge=4.0, ridge_ratio=0.12, sharpness=5.0, power=0.75)
+"""Where the search starts, and what is taken where there are too few anchors."""
 
 
 class Candidate(NamedTuple):
-    """One setting tried; of the first stage's, ridge_ratio and sharpness are None."""
+    """One value tried of one setting, the others being as they were then."""
 
-    ridge: float
-    ridge_ratio: float | None
-    sharpness: float | None
+    setting: str
+    value: float
     log_rank: float
     """Mean natural logarithm of the held-out ranks; 0 is perfect."""
     standard_error: float
-    """Standard error of how far `log_rank` is behind the stage's best."""
+    """Standard error of how far `log_rank` is behind the setting's best value."""
 
 
 class SoftSelection(NamedTuple):
@@ -62,8 +75,12 @@ class SoftSelection(NamedTuple):
     ridge: float
     ridge_ratio: float
     sharpness: float
+    balance: float
+    power: float
+    balance_ratio: float
+    final_power: float
     curve: tuple[Candidate, ...]
-    """The first stage's candidates, then the second's."""
+    """In the order in which they were tried."""
     n_heldout: int
     """Held-out anchors ranked for each candidate, all folds together."""
     reason: str
@@ -72,287 +89,172 @@ class SoftSelection(NamedTuple):
     @property
     def settings(self) -> soft_cca.Settings:
         """What was chosen."""
-        return soft_cca.Settings(self.ridge, self.ridge_ratio, self.sharpness)
-
-
-class _Fold(NamedTuple):
-    """One part of the anchors held out, and what its candidates share."""
-
-    kept: np.ndarray
-    held: np.ndarray
-    first: soft_cca.AnchorAxes
-    cross: np.ndarray
-    """Of the kept anchors, for the second stage."""
-
-
-class _Gallery(NamedTuple):
-    """Pool items that no plan sees, and some that it does: the banks."""
-
-    x: np.ndarray
-    y: np.ndarray
-    bank_x: np.ndarray
-    bank_y: np.ndarray
+        names = soft_cca.Settings._fields
+        return soft_cca.Settings(**{name: getattr(self, name) for name in names})
 
 
 Progress = Callable[[int, int], None]
+Judge = Callable[[soft_cca.Settings], np.ndarray]
+"""Settings -> log rank of every anchor, held out, the mean of both ways."""
 
 
 def select(
-    sides: soft_cca.Sides,
+    sides: two_sides.Sides,
     config: SoftCcaConfig,
     *,
     coupling: CouplingConfig,
     key: PRNGKeyArray,
     progress: Progress | None = None,
 ) -> SoftSelection:
-    """Return the settings of smallest held-out log rank, stage by stage.
+    """Return the settings of smallest held-out log rank, one after the other.
 
-    A setting that the config fixes is not searched. With fewer than 10 anchors nothing
-    is held out and the usual settings are taken.
+    A setting of one candidate is not searched. With fewer than 10 anchors nothing is
+    held out and the usual settings are taken.
 
     Args:
-        sides: both sides, see `soft_cca.prepare`.
+        sides: both sides, see `two_sides.prepare`.
         config: the candidates, and how they are judged.
         coupling: settings of the transport.
         key: fixes the folds, the gallery and the pools' subset.
-        progress: called with the number of candidates done and their total.
+        progress: called with the number of candidates done, fold by fold, and their
+            total.
     """
     n = len(sides.x.anchors)
-    ridges, pairs = candidates(config, n)
-    if len(ridges) == 1 and len(pairs) == 1:
-        only = soft_cca.Settings(ridges[0], *pairs[0])
-        return SoftSelection(*only, (), 0, "Nothing was left to choose.")
+    tried = candidates(config, n)
+    chosen = _start(tried, USUAL if n >= MANY_ANCHORS else USUAL_FEW)
+    if all(len(values) == 1 for values in tried.values()):
+        return SoftSelection(*chosen, (), 0, "Nothing was left to choose.")
     if n < MIN_ANCHORS:
-        given = {k: v for k, v in _given(config).items() if v != "auto"}
-        usual = USUAL._replace(**given)
         reason = f"{n} anchors are too few to hold some out; the defaults were taken."
-        return SoftSelection(*usual, (), 0, reason)
+        return SoftSelection(*chosen, (), 0, reason)
     key_folds, key_pool = jax.random.split(key)
-    folds = _folds(sides, config.folds, key=key_folds)
+    folds = make_folds(sides, config.folds, key=key_folds)
     few = subset(sides, config.pool_limit, key=key_pool)
-    matched, gallery = _set_apart(few, config.gallery)
-    total = len(folds) * (len(ridges) + len(pairs))
+    matched, gallery = set_apart(few, config.gallery)
+    total = len(folds) * sum(len(own) for own in tried.values() if len(own) > 1)
     done = itertools.count(1)
 
     def tick() -> None:
         if progress is not None:
             progress(next(done), total)
 
-    first = [
-        [_first_ranks(sides, fold, gallery, ridge, tick) for ridge in ridges]
-        for fold in folds
-    ]
-    curve = _curve([(ridge, None, None) for ridge in ridges], first)
-    ridge = _best(curve).ridge
-    second = [
-        _second_ranks(matched, fold, gallery, ridge, pairs, coupling, tick)
-        for fold in folds
-    ]
-    points = [(ridge, ratio, sharpness) for ratio, sharpness in pairs]
-    second_curve = _curve(points, second)
-    best = _best(second_curve)
-    return SoftSelection(
-        ridge,
-        float(best.ridge_ratio or 0),
-        float(best.sharpness or 0),
-        curve + second_curve,
-        n,
-        f"Chosen by the ranks of {n} held-out anchors.",
-    )
+    judges = {
+        FIRST: _judge_first(sides, folds, gallery, tick),
+        SECOND: _judge_second(matched, folds, gallery, coupling, tick),
+    }
+    curve: list[Candidate] = []
+    for names, judge in judges.items():
+        for name in names:
+            if len(tried[name]) > 1:
+                points = _try(name, tried[name], chosen, judge)
+                value = choose(points, None if name == "ridge" else chosen)
+                chosen = chosen._replace(**{name: value})
+                curve += points
+    reason = f"Chosen by the ranks of {n} held-out anchors."
+    return SoftSelection(*chosen, tuple(curve), n, reason)
 
 
 def candidates(
     config: SoftCcaConfig, n_anchors: int
-) -> tuple[tuple[float, ...], list[tuple[float, float]]]:
-    """Return the ridges, and the (ridge_ratio, sharpness), to choose among."""
-    many = n_anchors >= MANY_ANCHORS
-    ridges = config.ridges or (RIDGES if many else RIDGES_FEW)
-    ratios = config.ridge_ratios or (RATIOS if many else RATIOS_FEW)
-    sharpnesses = config.sharpnesses
-    if config.ridge != "auto":
-        ridges = (config.ridge,)
-    if config.ridge_ratio != "auto":
-        ratios = (config.ridge_ratio,)
-    if config.sharpness != "auto":
-        sharpnesses = (config.sharpness,)
-    # By sharpness, softest first: each plan starts from the one before.
-    return ridges, [(ratio, c) for c in sorted(sharpnesses) for ratio in ratios]
-
-
-def _given(config: SoftCcaConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in soft_cca.Settings._fields}
-
-
-def subset(
-    sides: soft_cca.Sides, limit: int | None, *, key: PRNGKeyArray
-) -> soft_cca.Sides:
-    """Return the sides with a random subset of each pool, in random order."""
-    key_x, key_y = jax.random.split(key)
-    return _take(
-        sides,
-        jax.random.permutation(key_x, len(sides.x.pool))[:limit],
-        jax.random.permutation(key_y, len(sides.y.pool))[:limit],
-    )
-
-
-def _take(
-    sides: soft_cca.Sides, rows_x: jax.Array | slice, rows_y: jax.Array | slice
-) -> soft_cca.Sides:
-    """Return the sides with some rows of each pool, their weights summing to one."""
-    chosen = []
-    for side, weights, rows in (
-        (sides.x, sides.a, rows_x),
-        (sides.y, sides.b, rows_y),
-    ):
-        part = None if weights is None else jnp.asarray(weights)[rows]
-        share = None if part is None else part / jnp.sum(part)
-        chosen.append((side._replace(pool=side.pool[rows]), share))
-    (x, a), (y, b) = chosen
-    return soft_cca.Sides(x, y, a, b)
-
-
-def _set_apart(sides: soft_cca.Sides, size: int) -> tuple[soft_cca.Sides, _Gallery]:
-    """Return the pools without their first rows, and those rows as a gallery."""
-    cut_x, cut_y = (
-        min(size, len(side.pool) // GALLERY_SHARE) for side in (sides.x, sides.y)
-    )
-    matched = _take(sides, slice(cut_x, None), slice(cut_y, None))
-    gallery = _Gallery(
-        np.asarray(sides.x.pool[:cut_x]),
-        np.asarray(sides.y.pool[:cut_y]),
-        np.asarray(matched.x.pool[:size]),
-        np.asarray(matched.y.pool[:size]),
-    )
-    return matched, gallery
-
-
-def _folds(sides: soft_cca.Sides, count: int, *, key: PRNGKeyArray) -> list[_Fold]:
-    n = len(sides.x.anchors)
-    order = np.asarray(jax.random.permutation(key, n))
-    folds = []
-    for held in np.array_split(order, min(count, n // 2)):
-        kept = np.setdiff1d(order, held)
-        first = soft_cca.anchor_axes(sides, kept)
-        folds.append(_Fold(kept, held, first, soft_cca.anchor_cross(sides, kept)))
-    return folds
-
-
-def _first_ranks(
-    sides: soft_cca.Sides,
-    fold: _Fold,
-    gallery: _Gallery,
-    ridge: float,
-    tick: Callable[[], None],
-) -> np.ndarray:
-    ranks = _heldout_ranks(sides, fold, gallery, fold.first.weights(ridge))
-    tick()
-    return ranks
-
-
-def _second_ranks(
-    sides: soft_cca.Sides,
-    fold: _Fold,
-    gallery: _Gallery,
-    ridge: float,
-    pairs: Sequence[tuple[float, float]],
-    config: CouplingConfig,
-    tick: Callable[[], None],
-) -> list[np.ndarray]:
-    """Return the ranks of each (ridge_ratio, sharpness); one plan a sharpness."""
-    weights = fold.first.weights(ridge)
-    found, init = [], None
-    for sharpness, group in itertools.groupby(pairs, key=lambda pair: pair[1]):
-        solved, u, v = soft_cca.match_pools(
-            sides, weights, sharpness, config=config, init=init
-        )
-        init = solved.f, solved.g
-        cross = soft_cca.matched_cross(
-            sides,
-            fold.cross,
-            soft_cca.plan_cross(solved, u, v, sides.x.pool, sides.y.pool),
-            len(fold.kept),
-        )
-        for ratio, _ in group:
-            own = canonical.canonical_weights(
-                sides.x.axes, sides.y.axes, cross, ridge=ridge * ratio
-            )
-            found.append(_heldout_ranks(sides, fold, gallery, own))
-            tick()
+) -> Mapping[str, tuple[float, ...]]:
+    """Return the values to choose among, by setting."""
+    found = CANDIDATES | (FEW_ANCHORS if n_anchors < MANY_ANCHORS else {})
+    for name in CANDIDATES:
+        own = getattr(config, name)
+        if not isinstance(own, str):
+            found[name] = own if isinstance(own, tuple) else (own,)
     return found
 
 
-def _heldout_ranks(
-    sides: soft_cca.Sides,
-    fold: _Fold,
-    gallery: _Gallery,
-    weights: canonical.Weights,
-) -> np.ndarray:
-    """Return the ranks of the held-out anchors' partners, `[2, h]`."""
-    x = np.concatenate([sides.x.anchors[fold.held], gallery.x])
-    y = np.concatenate([sides.y.anchors[fold.held], gallery.y])
-    u = _embed(x, weights.mean_x, weights.x)
-    v = _embed(y, weights.mean_y, weights.y)
-    bank_u = _embed(gallery.bank_x, weights.mean_x, weights.x)
-    bank_v = _embed(gallery.bank_y, weights.mean_y, weights.y)
-    return bank_ranks(u, v, bank_u, bank_v, len(fold.held))
+def _start(
+    tried: Mapping[str, tuple[float, ...]], usual: soft_cca.Settings
+) -> soft_cca.Settings:
+    """Return of each setting the candidate nearest to the usual value."""
+    nearest = {
+        name: min(own, key=lambda value: abs(math.log(value / getattr(usual, name))))
+        for name, own in tried.items()
+    }
+    return soft_cca.Settings(**nearest)
 
 
-def _embed(rows: np.ndarray, mean: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return what `canonical.embed` does, of few rows, compiling nothing."""
-    centred = rows - np.asarray(mean, np.float32)[None, :]
-    projected = centred @ np.asarray(weights, np.float32)
-    norms = np.linalg.norm(projected, axis=1, keepdims=True)
-    return np.asarray(projected / np.where(norms > 0, norms, 1))
-
-
-def bank_ranks(
-    u: np.ndarray, v: np.ndarray, bank_u: np.ndarray, bank_v: np.ndarray, h: int
-) -> np.ndarray:
-    """Return the ranks of the first h rows' partners, hubs corrected, `[2, h]`.
-
-    Row 0: of v_k for each u_k; row 1: the reverse; among all rows of the other side.
-    Ties count half.
-
-    Args:
-        u: unit rows of the x side, `[h + p, k]`.
-        v: unit rows of the y side, `[h + q, k]`; row k < h belongs to row k of u.
-        bank_u: queries that no gallery row belongs to, x side, `[b, k]`.
-        bank_v: the same of the y side.
-        h: how many are held out.
-    """
-    beta = BETA / max(float((bank_u @ bank_v.T).std()), LEAST_SPREAD)
-    offsets_v = _log_sum(beta * bank_u @ v.T)[None, :]
-    offsets_u = _log_sum(beta * bank_v @ u.T)[None, :]
-    x2y = beta * u[:h] @ v.T - offsets_v
-    y2x = beta * v[:h] @ u.T - offsets_u
-    return np.stack([partner_ranks(x2y), partner_ranks(y2x)])
-
-
-def _log_sum(logits: np.ndarray) -> np.ndarray:
-    """Return the log-sum-exp of each column; logits are at most beta."""
-    top = logits.max(axis=0)
-    return np.asarray(top + np.log(np.exp(logits - top[None, :]).sum(axis=0)))
-
-
-def _curve(
-    points: Sequence[tuple[float, float | None, float | None]],
-    ranks: Sequence[Sequence[np.ndarray]],
-) -> tuple[Candidate, ...]:
-    """Return every candidate with its averages over all folds."""
-    # One number an anchor: its two directions are not independent.
-    logs = np.array(
-        [
-            np.log(np.concatenate([fold[i] for fold in ranks], axis=1)).mean(axis=0)
-            for i in range(len(points))
-        ]
-    )
+def _try(
+    name: str, values: tuple[float, ...], settings: soft_cca.Settings, judge: Judge
+) -> list[Candidate]:
+    """Return the values of one setting with their averages over all anchors."""
+    logs = np.array([judge(settings._replace(**{name: value})) for value in values])
     best = logs[logs.mean(axis=1).argmin()]
     errors = (logs - best[None, :]).std(axis=1, ddof=1) / np.sqrt(logs.shape[1])
-    return tuple(
-        Candidate(*point, float(own.mean()), float(error))
-        for point, own, error in zip(points, logs, errors, strict=True)
-    )
+    return [
+        Candidate(name, value, float(own.mean()), float(error))
+        for value, own, error in zip(values, logs, errors, strict=True)
+    ]
 
 
-def _best(curve: tuple[Candidate, ...]) -> Candidate:
-    return min(curve, key=lambda candidate: candidate.log_rank)
+def choose(points: list[Candidate], known: soft_cca.Settings | None) -> float:
+    """Return the best value; the known one, if it is within a standard error of it."""
+    best = min(points, key=lambda point: point.log_rank)
+    for point in points:
+        close = point.log_rank - best.log_rank <= point.standard_error
+        if known is not None and close and point.value == getattr(known, point.setting):
+            return point.value
+    return best.value
+
+
+def _judge_first(
+    sides: two_sides.Sides,
+    folds: list[Fold],
+    gallery: Gallery,
+    tick: Callable[[], None],
+) -> Judge:
+    def judge(settings: soft_cca.Settings) -> np.ndarray:
+        found = []
+        for fold in folds:
+            weights = fold.first.weights(
+                settings.ridge, settings.balance, settings.power
+            )
+            found.append(heldout_logs(sides, fold, gallery, weights))
+            tick()
+        return np.concatenate(found)
+
+    return judge
+
+
+def _judge_second(
+    sides: two_sides.Sides,
+    folds: list[Fold],
+    gallery: Gallery,
+    config: CouplingConfig,
+    tick: Callable[[], None],
+) -> Judge:
+    """Return the judge that solves one plan a sharpness and power."""
+    plans: dict[tuple[float, float], list[np.ndarray]] = {}
+    potentials: dict[int, tuple[Array, Array]] = {}
+
+    def crosses(settings: soft_cca.Settings) -> list[np.ndarray]:
+        found = []
+        for i, fold in enumerate(folds):
+            solved, u, v = soft_cca.match_pools(
+                sides,
+                fold.first.weights(settings.ridge, settings.balance, settings.power),
+                settings.sharpness,
+                config=config,
+                init=potentials.get(i),
+            )
+            potentials[i] = solved.f, solved.g
+            pool = plan_cross(solved, u, v, sides.x.pool, sides.y.pool)
+            cross = soft_cca.matched_cross(sides, fold.cross, pool, len(fold.kept))
+            found.append(cross.astype(np.float32))
+        return found
+
+    def judge(settings: soft_cca.Settings) -> np.ndarray:
+        teacher = settings.sharpness, settings.power
+        if teacher not in plans:
+            plans[teacher] = crosses(settings)
+        found = []
+        for fold, cross in zip(folds, plans[teacher], strict=True):
+            weights = soft_cca.second_weights(sides, cross, settings)
+            found.append(heldout_logs(sides, fold, gallery, weights))
+            tick()
+        return np.concatenate(found)
+
+    return judge

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anchordot_jax import files
+from anchordot_jax.config import CHOSEN
 from anchordot_jax.report import html, markdown
 from anchordot_jax.report.blocks import Figure, Report
 from anchordot_jax.report.context import Context
@@ -31,11 +32,7 @@ PLOTS = "plots"
 def build_report(context: Context) -> Report:
     """Return the report of a finished run."""
     info = context.model.info
-    chosen = ", ".join(
-        f"{name} {info[name]:g}"
-        for name in ("gamma", "eta", "rho", "ridge", "ridge_ratio", "sharpness")
-        if name in info
-    )
+    chosen = ", ".join(f"{name} {info[name]:g}" for name in CHOSEN if name in info)
     lead = (
         f"{info['n_anchors']} known pairs and pools of {info['n_pool_x']} (x) and "
         f"{info['n_pool_y']} (y) unpaired items; recipe {context.config.recipe}, "

@@ -112,43 +112,21 @@ def _rho_table(chosen: Selection) -> Table:
 
 
 def _refined_curve(chosen: SoftSelection) -> list[Block]:
-    first = [p for p in chosen.curve if p.ridge_ratio is None]
-    second = [p for p in chosen.curve if p.ridge_ratio is not None]
     blocks: list[Block] = []
-    if first:
+    for name in dict.fromkeys(point.setting for point in chosen.curve):
+        own = [point for point in chosen.curve if point.setting == name]
+        label = name.replace("_", " ")
         svg = figures.curves(
-            {
-                "ridge of the first CCA": _columns(
-                    [(p.ridge, p.log_rank) for p in first]
-                )
-            },
-            x_label="ridge",
+            {label: _columns([(point.value, point.log_rank) for point in own])},
+            x_label=label,
             y_label="mean log rank, held out",
             log_x=True,
-            errors={
-                "ridge of the first CCA": np.array([p.standard_error for p in first])
-            },
+            errors={label: np.array([point.standard_error for point in own])},
             markers=True,
         )
-        said = f"Held-out log rank over the ridge; chosen {chosen.ridge:g}."
-        blocks.append(Figure("selection-ridge", svg, said, said))
-    if second:
-        lines = {}
-        for ratio in sorted({p.ridge_ratio or 0.0 for p in second}):
-            own = [p for p in second if p.ridge_ratio == ratio]
-            points = [(p.sharpness or 0.0, p.log_rank) for p in own]
-            lines[f"ratio {ratio:g}"] = _columns(points)
-        svg = figures.curves(
-            lines,
-            x_label="sharpness of the plan",
-            y_label="mean log rank, held out",
-            markers=True,
-        )
-        said = (
-            f"Held-out log rank over the plan's sharpness, by the ratio of the ridges; "
-            f"chosen sharpness {chosen.sharpness:g}, ratio {chosen.ridge_ratio:g}."
-        )
-        blocks.append(Figure("selection-sharpness", svg, said, said))
+        taken = getattr(chosen, name)
+        said = f"Held-out log rank over the {label}; chosen {taken:g}."
+        blocks.append(Figure(f"selection-{name}", svg, said, said))
     return blocks
 
 

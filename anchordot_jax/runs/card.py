@@ -73,8 +73,12 @@ def _facts(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
         "rho": "rho",
         "mass": "mass of the plan",
         "ridge": "ridge",
-        "ridge_ratio": "ratio of the ridges",
+        "balance": "balance of the ridges",
+        "power": "power of the correlations",
         "sharpness": "sharpness of the plan",
+        "ridge_ratio": "ratio of the second ridges to the first",
+        "balance_ratio": "ratio of their balances",
+        "final_power": "power of the second correlations",
         "versions": "versions",
     }
     return [(text, info[key]) for key, text in names.items() if key in info]

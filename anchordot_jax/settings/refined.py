@@ -11,25 +11,41 @@ from anchordot_jax.settings.checks import (
     set_plain,
 )
 
+Choice = float | tuple[float, ...] | Auto
+"""One value; several, among which held-out anchors choose; auto: the usual ones."""
+CHOSEN = (
+    "ridge",
+    "balance",
+    "power",
+    "sharpness",
+    "ridge_ratio",
+    "balance_ratio",
+    "final_power",
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SoftCcaConfig:
-    """Settings of the soft-matched CCA, and of its choice by held-out anchors."""
+    """Settings of the soft-matched CCA, and of its choice by held-out anchors.
 
-    ridge: float | Auto = "auto"
-    """Ridge of the CCA of the anchors, in units of the mean variance; auto: chosen by
-    held-out anchors."""
-    ridge_ratio: float | Auto = "auto"
-    """Ridge of the CCA of anchors and matched pools, as a share of the other one."""
-    sharpness: float | Auto = "auto"
+    Each of the first seven is one value or several, among which held-out anchors
+    choose; auto: among the usual ones.
+    """
+
+    ridge: Choice = "auto"
+    """Ridge of the CCA of the anchors, in units of the mean variance."""
+    balance: Choice = "auto"
+    """Square root of the ratio of that ridge on the x side to the one on the y side."""
+    power: Choice = "auto"
+    """Power of the correlations that weigh its coordinates."""
+    sharpness: Choice = "auto"
     """Standard deviation of the cosines between the pools, in units of epsilon."""
-    ridges: tuple[float, ...] | None = None
-    """Candidates for ridge. None: 0.5 to 16, from 300 anchors on; else 1 to 64."""
-    ridge_ratios: tuple[float, ...] | None = None
-    """Candidates for ridge_ratio. None: 0.06 to 1, from 300 anchors on; else 0.015 to
-    0.5."""
-    sharpnesses: tuple[float, ...] = (3.0, 5.0, 8.0)
-    """Candidates for sharpness."""
+    ridge_ratio: Choice = "auto"
+    """Ridge of the CCA of anchors and matched pools, as a share of the other one."""
+    balance_ratio: Choice = "auto"
+    """Its balance, as a share of the other one."""
+    final_power: Choice = "auto"
+    """Power of the correlations that weigh its coordinates."""
     folds: int = 5
     """Parts of the anchors, each held out once."""
     gallery: int = 500
@@ -42,25 +58,18 @@ class SoftCcaConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        names = {
-            "ridge": "ridges",
-            "ridge_ratio": "ridge_ratios",
-            "sharpness": "sharpnesses",
-        }
-        for name, many in names.items():
+        for name in CHOSEN:
             value = getattr(self, name)
-            if not isinstance(value, str) or value != "auto":
+            if isinstance(value, str) and value == "auto":
+                continue
+            if not isinstance(value, tuple | list):
                 check_positive(f"soft_cca.{name}", value)
                 set_plain(self, name, float(value))
-            values = getattr(self, many)
-            if values is None and many != "sharpnesses":
                 continue
-            ok = isinstance(values, tuple | list) and len(values) > 0
-            what = "several numbers, not empty"
-            check_setting(ok, f"soft_cca.{many}", what, values)
-            for value in values:
-                check_positive(f"soft_cca.{many}", value)
-            set_plain(self, many, tuple(float(value) for value in values))
+            check_setting(len(value) > 0, f"soft_cca.{name}", "not empty", value)
+            for own in value:
+                check_positive(f"soft_cca.{name}", own)
+            set_plain(self, name, tuple(float(own) for own in value))
         check_count("soft_cca.folds", self.folds, 2)
         check_count("soft_cca.gallery", self.gallery, 1)
         if self.pool_limit is not None:

@@ -20,7 +20,8 @@ from anchordot_jax.config import Config, SoftCcaConfig
 from anchordot_jax.evaluation.retrieval import recall_at_k
 
 KEY = jax.random.key(0)
-GIVEN = SoftCcaConfig(ridge=8.0, ridge_ratio=0.06, sharpness=6.0)
+PLAIN = {"balance": 1.0, "power": 1.0, "balance_ratio": 1.0, "final_power": 1.0}
+GIVEN = SoftCcaConfig(ridge=8.0, ridge_ratio=0.06, sharpness=6.0, **PLAIN)
 
 
 def mean_recall(problem, settings=GIVEN):
@@ -50,7 +51,7 @@ def test_both_methods_choose_the_same_way():
         for d in (6, 5)
     )
     anchors, pools = Anchors(x[:20], y[:20]), Pools(x[20:40], y[40:])
-    few = SoftCcaConfig(ridges=(0.5, 8.0), ridge_ratios=(0.2,), sharpness=2.0)
+    few = SoftCcaConfig(ridge=(0.5, 8.0), ridge_ratio=(0.2,), sharpness=2.0, **PLAIN)
     chosen, n_heldout = choose_soft_cca(anchors, pools, settings=few, key=KEY)
     assert n_heldout == 20
     assert (chosen.ridge_ratio, chosen.sharpness) == (0.2, 2.0)
@@ -60,6 +61,7 @@ def test_both_methods_choose_the_same_way():
         "ridge": chosen.ridge,
         "ridge_ratio": 0.2,
         "sharpness": 2.0,
+        **PLAIN,
     }
     given = fit_soft_cca(anchors, pools, settings=chosen, key=KEY)
     np.testing.assert_array_equal(given.scores(x, y).x2y, model.scores(x, y).x2y)
@@ -81,5 +83,5 @@ def test_molecules_reach_the_prototypes_level(real_data):
     x = open_embeddings(real_data / "chebi20.h5::molecule").read()
     y = open_embeddings(real_data / "chebi20.h5::text").read()
     split = protocol_split(len(x), seed=0, anchors=500, test=400)
-    settings = SoftCcaConfig(ridge=2.0, ridge_ratio=0.06, sharpness=6.0)
+    settings = SoftCcaConfig(ridge=2.0, ridge_ratio=0.06, sharpness=6.0, **PLAIN)
     assert mean_recall(make_problem(x, y, split), settings) > 50

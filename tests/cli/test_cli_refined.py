@@ -18,15 +18,25 @@ CONFIG = Config(
     recipe="refined",
     distillation=DistillationConfig(chunk_size=8),
     soft_cca=SoftCcaConfig(
-        ridges=(0.5, 2.0), ridge_ratios=(0.25,), sharpnesses=(3.0,), folds=2, gallery=8
+        ridge=(0.5, 2.0),
+        balance=1.0,
+        power=(0.75, 1.0),
+        sharpness=3.0,
+        ridge_ratio=0.25,
+        balance_ratio=(1.0, 2.0),
+        final_power=1.0,
+        folds=2,
+        gallery=8,
     ),
     refined=RefinedConfig(epochs=EPOCHS, warmup_steps=2),
 )
 FIT = [
     *("fit", "--x", "x.npy", "--y", "y.npy", "--pairs", "pairs.csv"),
     *("--test-pairs", "test.csv", "--out", "run", "--recipe", "refined"),
-    *("--distillation.chunk-size", "8", "--soft-cca.ridges", "0.5", "2"),
-    *("--soft-cca.ridge-ratios", "0.25", "--soft-cca.sharpnesses", "3"),
+    *("--distillation.chunk-size", "8", "--soft-cca.ridge", "0.5", "2"),
+    *("--soft-cca.balance", "1", "--soft-cca.power", "0.75", "1"),
+    *("--soft-cca.ridge-ratio", "0.25", "--soft-cca.sharpness", "3"),
+    *("--soft-cca.balance-ratio", "1", "2", "--soft-cca.final-power", "1"),
     *("--soft-cca.folds", "2", "--soft-cca.gallery", "8"),
     *("--refined.epochs", str(EPOCHS), "--refined.warmup-steps", "2"),
 ]
@@ -74,7 +84,7 @@ def test_an_interrupted_refined_fit_resumes(
     with monkeypatch.context() as patch:
         for stage in (
             "recipes.soft_selection.select",
-            "recipes.soft_cca.prepare",
+            "recipes.two_sides.prepare",
             "recipes.soft_cca.solve",
             "coupling.solve_coupling",
         ):
@@ -91,7 +101,8 @@ def test_an_interrupted_refined_fit_resumes(
     assert resumed.info["settings"] == CONFIG.to_dict()
     assert resumed.metrics == whole.evaluate_both(given.x, given.y, given.test_pairs)
     info = whole.info
-    assert f"ridge {info['ridge']:g}, ridge ratio 0.25, sharpness 3." in out
+    said = f"ridge {info['ridge']:g}, balance 1, power {info['power']:g}, sharpness 3, "
+    assert said + "ridge ratio 0.25, balance ratio" in " ".join(out.split())
     assert "Chosen by the ranks of 14 held-out anchors." in out
 
     # A complete run says so, and its summary names what was chosen.

@@ -5,16 +5,26 @@ import numpy as np
 import pytest
 
 import reference
+from anchordot_jax import geometry
 from anchordot_jax.config import CouplingConfig
 from anchordot_jax.coupling import Coupling
 from anchordot_jax.errors import InputError
 from anchordot_jax.matching.bank import cosine_spread
 from anchordot_jax.model import AlignedModel
-from anchordot_jax.recipes import soft_cca
+from anchordot_jax.recipes import soft_cca, two_sides
+from anchordot_jax.recipes.plan_cross import plan_cross
 from anchordot_jax.recipes.soft_cca import Settings
 
 TIGHT = CouplingConfig(tolerance=1e-5)
-SETTINGS = Settings(ridge=1.0, ridge_ratio=0.5, sharpness=3.0)
+SETTINGS = Settings(
+    ridge=1.0,
+    balance=2.0,
+    power=0.75,
+    sharpness=3.0,
+    ridge_ratio=0.5,
+    balance_ratio=0.5,
+    final_power=1.5,
+)
 N, n, m, DX, DY = 24, 37, 41, 11, 7
 
 
@@ -40,27 +50,29 @@ def features(rows):
     return reference.layer_norm(reference.unit(rows), 1.0, 0.0, 1e-5)
 
 
-def dense_map(c_xx, c_yy, c_xy, ridge):
-    """Return Wx, Wy of the regularised CCA, coordinates times correlations."""
+def dense_map(c_xx, c_yy, c_xy, ridges, power=1.0):
+    """Return Wx, Wy of the regularised CCA, coordinates times powered correlations."""
 
-    def root(c):
+    def root(c, ridge):
         d = len(c)
         values, vectors = np.linalg.eigh(c + ridge * np.trace(c) / d * np.eye(d))
         return vectors / np.sqrt(values) @ vectors.T
 
-    root_x, root_y = root(c_xx), root(c_yy)
+    root_x, root_y = root(c_xx, ridges[0]), root(c_yy, ridges[1])
     left, values, right_t = np.linalg.svd(root_x @ c_xy @ root_y, full_matrices=False)
-    return root_x @ left * values, root_y @ right_t.T * values
+    kept = values > 1e-6 * values[0]
+    weights = np.where(kept, values, 0) ** power
+    return root_x @ left * weights, root_y @ right_t.T * weights
 
 
-def dense_first(ax, ay, ridge):
+def dense_first(ax, ay, ridges, power=1.0):
     """Return means and maps of the anchors' CCA."""
     mx, my = ax.mean(axis=0), ay.mean(axis=0)
     u, v = ax - mx, ay - my
-    return mx, my, *dense_map(u.T @ u / N, v.T @ v / N, u.T @ v / N, ridge)
+    return mx, my, *dense_map(u.T @ u / N, v.T @ v / N, u.T @ v / N, ridges, power)
 
 
-def dense_second(ax, ay, px, py, plan, ridge):
+def dense_second(ax, ay, px, py, plan, ridges, power):
     """Return means and maps of the CCA of anchors and matched pools."""
     x, y = np.concatenate([ax, px]), np.concatenate([ay, py])
     mx, my = x.mean(axis=0), y.mean(axis=0)
@@ -69,7 +81,7 @@ def dense_second(ax, ay, px, py, plan, ridge):
     c_xy += share * (px - mx).T @ plan @ (py - my)
     c_xx = (x - mx).T @ (x - mx) / len(x)
     c_yy = (y - my).T @ (y - my) / len(y)
-    return mx, my, *dense_map(c_xx, c_yy, c_xy, ridge)
+    return mx, my, *dense_map(c_xx, c_yy, c_xy, ridges, power)
 
 
 def cosines(x, y, means_and_maps):
@@ -81,16 +93,16 @@ def cosines(x, y, means_and_maps):
 def test_the_whole_closed_form_is_the_recipe():
     """Both CCAs, the plan and the students, against the formulas in float64."""
     ax, ay, px, py = (features(rows) for rows in problem())
-    s0 = cosines(px, py, dense_first(ax, ay, SETTINGS.ridge))
+    s0 = cosines(px, py, dense_first(ax, ay, (2.0, 0.5), SETTINGS.power))
     epsilon = s0.std() / SETTINGS.sharpness
-    sides = soft_cca.prepare(*problem())
+    sides = two_sides.prepare(*problem())
     found = soft_cca.solve(sides, SETTINGS, config=TIGHT)
     assert float(found.coupling.epsilon) == pytest.approx(epsilon, rel=1e-4)
     plan = reference.plan(1 - s0, found.coupling.f, found.coupling.g, epsilon)
     np.testing.assert_allclose(plan.sum(axis=1), 1 / n, atol=1e-5)
     np.testing.assert_allclose(plan.sum(axis=0), 1 / m, atol=1e-5)
 
-    second = dense_second(ax, ay, px, py, plan, SETTINGS.ridge * SETTINGS.ridge_ratio)
+    second = dense_second(ax, ay, px, py, plan, (0.5, 0.5), SETTINGS.final_power)
     params = soft_cca.student_params(sides, found.weights, temperature=0.05)
     model = AlignedModel(params=params, info={})
     x, y = planted(1, 9)
@@ -107,7 +119,7 @@ def test_the_whole_closed_form_is_the_recipe():
 @pytest.mark.parametrize("tile", [4, 64])
 def test_the_streamed_product_is_the_dense_one(monkeypatch, widths, tile):
     """X^T P Y for tiles that divide the rows and for those that do not."""
-    monkeypatch.setattr(soft_cca.geometry, "tile_rows", lambda columns: tile)
+    monkeypatch.setattr(geometry, "tile_rows", lambda columns: tile)
     jax.clear_caches()
     rng = np.random.default_rng(3)
     u, v = reference.unit_rows(13, 4, 0), reference.unit_rows(10, 4, 1)
@@ -117,9 +129,7 @@ def test_the_streamed_product_is_the_dense_one(monkeypatch, widths, tile):
     solved = Coupling(
         *(np.float32(value) for value in (f, g, 0.2, 0, 0)), True, np.zeros(1)
     )
-    found = soft_cca.plan_cross(
-        solved, u, v, x.astype(np.float32), y.astype(np.float32)
-    )
+    found = plan_cross(solved, u, v, x.astype(np.float32), y.astype(np.float32))
     plan = reference.plan(reference.cost(u, v), f, g, 0.2)
     expected = x.T @ plan @ y
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
@@ -128,11 +138,11 @@ def test_the_streamed_product_is_the_dense_one(monkeypatch, widths, tile):
 def test_pools_that_are_the_anchors_matched_by_identity_are_a_cca():
     """With P = I / N and pools = anchors, the second stage is the first."""
     anchors_x, anchors_y, _, _ = problem()
-    sides = soft_cca.prepare(anchors_x, anchors_y, anchors_x, anchors_y)
+    sides = two_sides.prepare(anchors_x, anchors_y, anchors_x, anchors_y)
     pool = np.asarray(sides.x.pool).T @ np.asarray(sides.y.pool) / N
     cross = soft_cca.matched_cross(sides, soft_cca.anchor_cross(sides), pool, N)
     second = soft_cca.canonical.canonical_weights(
-        sides.x.axes, sides.y.axes, cross, ridge=0.7
+        sides.x.axes, sides.y.axes, cross, ridge_x=0.7, ridge_y=0.7
     )
     first = soft_cca.anchor_axes(sides).weights(0.7)
 
@@ -152,9 +162,10 @@ def test_swapping_the_sides_transposes_the_scores():
     """Nothing depends on which side is called x."""
     x, y = planted(1, 9)
     scores = []
-    for data in (problem(), [problem()[i] for i in (1, 0, 3, 2)]):
-        sides = soft_cca.prepare(*data)
-        found = soft_cca.solve(sides, SETTINGS, config=TIGHT)
+    swapped = SETTINGS._replace(balance=1 / SETTINGS.balance, balance_ratio=2.0)
+    for settings, order in ((SETTINGS, (0, 1, 2, 3)), (swapped, (1, 0, 3, 2))):
+        sides = two_sides.prepare(*(problem()[i] for i in order))
+        found = soft_cca.solve(sides, settings, config=TIGHT)
         params = soft_cca.student_params(sides, found.weights, temperature=0.05)
         scores.append(AlignedModel(params=params, info={}))
     one, other = scores
@@ -167,7 +178,7 @@ def test_weights_of_the_pool_are_repetitions():
     """Marginals: a row of weight 2 counts as two rows."""
     ax, ay, px, py = problem()
     times = np.where(np.arange(n) % 3 == 0, 2, 1).astype(np.float32)
-    weighted = soft_cca.prepare(ax, ay, px, py, a=times)
+    weighted = two_sides.prepare(ax, ay, px, py, a=times)
     u = soft_cca.solve(weighted, SETTINGS, config=TIGHT).coupling
     plan_rows = np.exp(np.asarray(u.f) / float(u.epsilon))
     assert np.isfinite(plan_rows).all()
@@ -182,7 +193,7 @@ def test_any_widths_and_few_anchors(dx, dy):
     """Two columns, and more columns than rows: finite students of some width."""
     rng = np.random.default_rng(dx + dy)
     rows = [rng.normal(size=(k, d)) for k, d in ((20, dx), (20, dy), (6, dx), (9, dy))]
-    sides = soft_cca.prepare(*(np.float32(side) for side in rows))
+    sides = two_sides.prepare(*(np.float32(side) for side in rows))
     found = soft_cca.solve(sides, SETTINGS, config=CouplingConfig(tolerance=1e-2))
     params = soft_cca.student_params(sides, found.weights, temperature=0.05)
     k = params["x"]["linear"]["kernel"].shape[1]
@@ -193,20 +204,20 @@ def test_any_widths_and_few_anchors(dx, dy):
 def test_anchors_that_do_not_differ_are_refused():
     """One row over and over has no covariance."""
     _, ay, px, py = problem()
-    sides = soft_cca.prepare(np.tile(px[:1], (N, 1)), ay, px, py)
+    sides = two_sides.prepare(np.tile(px[:1], (N, 1)), ay, px, py)
     with pytest.raises(InputError, match="All rows of side x are the same"):
         soft_cca.anchor_axes(sides)
 
 
 def test_padding_changes_no_cosine():
     """Columns of zeros, for one compilation, leave the spread of cosines."""
-    sides = soft_cca.prepare(*problem())
+    sides = two_sides.prepare(*problem())
     first = soft_cca.anchor_axes(sides).weights(1.0)
     _, u, v = soft_cca.match_pools(sides, first, 3.0, config=TIGHT)
     assert u.shape[1] == v.shape[1] >= first.x.shape[1]
     exact = cosines(
         *(features(rows) for rows in problem()[2:]),
-        dense_first(*(features(rows) for rows in problem()[:2]), 1.0),
+        dense_first(*(features(rows) for rows in problem()[:2]), (1.0, 1.0)),
     )
     np.testing.assert_allclose(np.asarray(u) @ np.asarray(v).T, exact, atol=1e-4)
     assert cosine_spread(u, v) == pytest.approx(exact.std(), rel=1e-4)

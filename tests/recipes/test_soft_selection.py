@@ -13,14 +13,24 @@ from test_soft_cca import (
 
 import reference
 from anchordot_jax.config import CouplingConfig, SoftCcaConfig
-from anchordot_jax.recipes import soft_cca, soft_selection
+from anchordot_jax.recipes import (
+    heldout_ranks,
+    soft_cca,
+    soft_selection,
+    two_sides,
+)
 
+Candidate = soft_selection.Candidate
 N = 24
 TIGHT = CouplingConfig(tolerance=1e-5)
 CONFIG = SoftCcaConfig(
-    ridges=(0.3, 3.0),
-    ridge_ratios=(0.1, 1.0),
-    sharpnesses=(4.0, 2.0),
+    ridge=(0.3, 3.0),
+    balance=(0.5, 1.0),
+    power=1.0,
+    sharpness=(2.0, 4.0),
+    ridge_ratio=(0.1, 1.0),
+    balance_ratio=1.0,
+    final_power=(0.5, 1.0),
     folds=3,
     gallery=15,
     pool_limit=None,
@@ -46,56 +56,54 @@ def bank_ranks(scores, h, p, q):
     return np.mean(found, axis=0)
 
 
-def naive(data, sides):
-    """Return the mean log rank of every candidate: everything anew each time."""
+def naive(data, sides, settings, *, second):
+    """Return the mean log rank of one candidate, everything made anew."""
     ax, ay, px, py = (features(rows) for rows in data)
     x, y = np.concatenate([ax, px]), np.concatenate([ay, py])
     mx, my = x.mean(axis=0), y.mean(axis=0)
-    c_xx, c_yy = np.cov(x.T, bias=True), np.cov(y.T, bias=True)
     key_folds, key_pool = jax.random.split(KEY)
     order = np.asarray(jax.random.permutation(key_folds, N))
-    few = soft_selection.subset(sides, None, key=key_pool)
+    few = heldout_ranks.subset(sides, None, key=key_pool)
     # The same pool items in the same order, as features.
     gx, gy = (
         np.asarray(side.pool, np.float64) @ side.axes.vectors.T + side.axes.mean
         for side in (few.x, few.y)
     )
-
     # A fifth of each pool is for the gallery, and no plan sees it.
     p, q = len(gx) // 5, len(gy) // 5
     (gallery_x, gx), (gallery_y, gy) = np.split(gx, [p]), np.split(gy, [q])
-
-    def judged(held, maps):
+    logs = []
+    for held in np.array_split(order, 3):
+        kept = np.setdiff1d(order, held)
+        kx, ky = ax[kept], ay[kept]
+        u, v = kx - kx.mean(axis=0), ky - ky.mean(axis=0)
+        c_xy = u.T @ v / len(kept)
+        balance, ridge = settings.balance, settings.ridge
+        maps = (
+            kx.mean(axis=0),
+            ky.mean(axis=0),
+            *dense_map(
+                *(u.T @ u / len(kept), v.T @ v / len(kept), c_xy),
+                (ridge * balance, ridge / balance),
+                settings.power,
+            ),
+        )
+        if second:
+            s0 = cosines(gx, gy, maps)
+            plan = sinkhorn(1 - s0, s0.std() / settings.sharpness)
+            share = len(gx) / (len(gx) + len(kept))
+            c_xy = (1 - share) * (kx - mx).T @ (ky - my) / len(kept)
+            c_xy = c_xy + share * (gx - mx).T @ plan @ (gy - my)
+            ridge = ridge * settings.ridge_ratio
+            balance = balance * settings.balance_ratio
+            c_xx, c_yy = np.cov(x.T, bias=True), np.cov(y.T, bias=True)
+            ridges = ridge * balance, ridge / balance
+            own = dense_map(c_xx, c_yy, c_xy, ridges, settings.final_power)
+            maps = (mx, my, *own)
         rows_x = np.concatenate([ax[held], gallery_x, gx[:15]])
         rows_y = np.concatenate([ay[held], gallery_y, gy[:15]])
-        return bank_ranks(cosines(rows_x, rows_y, maps), len(held), p, q)
-
-    logs = {}
-    folds = np.array_split(order, 3)
-    for held in folds:
-        kept = np.setdiff1d(order, held)
-        for ridge in (0.3, 3.0):
-            kx, ky = ax[kept], ay[kept]
-            u, v = kx - kx.mean(axis=0), ky - ky.mean(axis=0)
-            size = len(kept)
-            maps = (
-                kx.mean(axis=0),
-                ky.mean(axis=0),
-                *dense_map(u.T @ u / size, v.T @ v / size, u.T @ v / size, ridge),
-            )
-            logs.setdefault((ridge, None, None), []).append(judged(held, maps))
-            s0 = cosines(gx, gy, maps)
-            for sharpness in (2.0, 4.0):
-                plan = sinkhorn(1 - s0, s0.std() / sharpness)
-                share = len(gx) / (len(gx) + size)
-                c_xy = (1 - share) * (kx - mx).T @ (ky - my) / size
-                c_xy = c_xy + share * (gx - mx).T @ plan @ (gy - my)
-                for ratio in (0.1, 1.0):
-                    second = (mx, my, *dense_map(c_xx, c_yy, c_xy, ridge * ratio))
-                    logs.setdefault((ridge, ratio, sharpness), []).append(
-                        judged(held, second)
-                    )
-    return {point: float(np.mean(np.concatenate(own))) for point, own in logs.items()}
+        logs.append(bank_ranks(cosines(rows_x, rows_y, maps), len(held), p, q))
+    return float(np.mean(np.concatenate(logs)))
 
 
 def sinkhorn(cost, epsilon):
@@ -110,26 +118,46 @@ def sinkhorn(cost, epsilon):
 
 
 def test_shared_factors_choose_what_the_naive_loop_chooses():
-    """Every candidate's mean log rank, and the smallest of each stage."""
+    """Every candidate's mean log rank, with what was chosen before it."""
     data = problem(noise=0.8)
-    sides = soft_cca.prepare(*data)
+    sides = two_sides.prepare(*data)
     found = choose(sides)
-    expected = naive(data, sides)
-    assert len(found.curve) == 2 + 4
-    for own in found.curve:
-        point = (own.ridge, own.ridge_ratio, own.sharpness)
-        assert own.log_rank == pytest.approx(expected[point], abs=1e-3)
-    first, second = found.curve[:2], found.curve[2:]
-    assert found.ridge == min(first, key=lambda own: own.log_rank).ridge
-    best = min(second, key=lambda own: own.log_rank)
-    assert found.settings == (best.ridge, best.ridge_ratio, best.sharpness)
-    assert {own.ridge for own in second} == {found.ridge}
+    tried = soft_selection.candidates(CONFIG, N)
+    searched = [name for name in tried if len(tried[name]) > 1]
+    assert list(dict.fromkeys(own.setting for own in found.curve)) == searched
+    chosen = soft_selection.USUAL_FEW._replace(
+        ridge=3.0, ridge_ratio=0.1, sharpness=4.0, power=1.0
+    )
+    for name in searched:
+        own = [point for point in found.curve if point.setting == name]
+        assert [point.value for point in own] == list(tried[name])
+        for point in own:
+            settings = chosen._replace(**{name: point.value})
+            second = name not in soft_selection.FIRST
+            expected = naive(data, sides, settings, second=second)
+            assert point.log_rank == pytest.approx(expected, abs=1e-3)
+        chosen = chosen._replace(**{name: getattr(found, name)})
+    assert found.settings == chosen
     assert found.n_heldout == N
+
+
+def test_a_value_stays_unless_another_is_better_by_more_than_its_error():
+    """The one-standard-error rule; the ridge alone is the best one."""
+    points = [
+        Candidate("power", 0.5, 1.00, 0.0),
+        Candidate("power", 0.75, 1.02, 0.03),
+        Candidate("power", 1.0, 1.08, 0.03),
+    ]
+    usual = soft_selection.USUAL
+    for known, expected in ((0.75, 0.75), (1.0, 0.5), (0.5, 0.5)):
+        settings = usual._replace(power=known)
+        assert soft_selection.choose(points, settings) == expected
+    assert soft_selection.choose(points, None) == 0.5
 
 
 def test_one_eigendecomposition_a_side_serves_all_candidates(monkeypatch):
     """Only the small problem of the canonical coordinates is solved a candidate."""
-    sides = soft_cca.prepare(*problem())
+    sides = two_sides.prepare(*problem())
     calls = []
     original = soft_cca.canonical.axes_of_moments
     monkeypatch.setattr(
@@ -148,29 +176,28 @@ def test_one_eigendecomposition_a_side_serves_all_candidates(monkeypatch):
     choose(sides, progress=lambda *done: progress.append(done))
     assert calls == []
     assert len(plans) == 3 * 2
-    assert progress == [(i, 18) for i in range(1, 19)]
+    assert progress == [(i, 30) for i in range(1, 31)]
 
 
 def test_settings_that_are_given_are_not_searched():
     """A fixed setting is the only candidate; with all fixed nothing is tried."""
-    sides = soft_cca.prepare(*problem())
-    given = SoftCcaConfig(ridge=1.0, ridge_ratio=0.5, sharpness=3.0)
-    found = choose(sides, given)
+    sides = two_sides.prepare(*problem())
+    found = choose(sides, SoftCcaConfig(**SETTINGS._asdict()))
     assert (found.settings, found.curve) == (SETTINGS, ())
-    ridges, pairs = soft_selection.candidates(SoftCcaConfig(ridge=1.0), 500)
-    assert ridges == (1.0,)
-    assert {ratio for ratio, _ in pairs} == set(soft_selection.RATIOS)
-    ridges, pairs = soft_selection.candidates(SoftCcaConfig(sharpness=2.0), 100)
-    assert ridges == soft_selection.RIDGES_FEW
-    assert {sharpness for _, sharpness in pairs} == {2.0}
+    tried = soft_selection.candidates(SoftCcaConfig(ridge=1.0), 500)
+    assert tried == soft_selection.CANDIDATES | {"ridge": (1.0,)}
+    tried = soft_selection.candidates(SoftCcaConfig(sharpness=(2.0, 9.0)), 100)
+    assert tried["ridge"] == soft_selection.FEW_ANCHORS["ridge"]
+    assert tried["sharpness"] == (2.0, 9.0)
+    assert set(tried) == set(soft_cca.Settings._fields)
 
 
 def test_few_anchors_take_the_usual_settings():
     """Nothing is held out of fewer than ten anchors."""
     ax, ay, px, py = problem()
-    sides = soft_cca.prepare(ax[:9], ay[:9], px, py)
+    sides = two_sides.prepare(ax[:9], ay[:9], px, py)
     found = choose(sides, SoftCcaConfig(ridge=1.5))
-    assert found.settings == soft_selection.USUAL._replace(ridge=1.5)
+    assert found.settings == soft_selection.USUAL_FEW._replace(ridge=1.5)
     assert found.reason.startswith("9 anchors are too few")
 
 
@@ -179,21 +206,21 @@ def test_ranks_of_a_hub_are_corrected():
     x = reference.unit(np.array([[1, 0.0, 1], [0, 1, 1], [0, 0, 1], [0.1, 0, 1]]))
     y = reference.unit(np.array([[1, 0, 0], [0.3, 0.1, 1], [1, 1, 0], [0, 1, 0]]))
     assert reference.rank((x @ y.T)[0], 0) == 2
-    assert soft_selection.bank_ranks(x, y, x[2:], y[2:], 2)[0, 0] == 1
+    assert heldout_ranks.bank_ranks(x, y, x[2:], y[2:], 2)[0, 0] == 1
 
 
 def test_ties_count_half():
     """Equal scores of h partners are a rank in the middle."""
     same = np.ones((5, 1), np.float32)
-    found = soft_selection.bank_ranks(same, same, same[:3], same[:3], 2)
+    found = heldout_ranks.bank_ranks(same, same, same[:3], same[:3], 2)
     np.testing.assert_allclose(found, 3.0)
 
 
 def test_the_pairing_is_what_is_judged():
     """With shuffled anchors the best candidate is no better than chance."""
     ax, ay, px, py = problem(noise=0.1)
-    good = choose(soft_cca.prepare(ax, ay, px, py))
-    bad = choose(soft_cca.prepare(ax, np.roll(ay, 1, axis=0), px, py))
+    good = choose(two_sides.prepare(ax, ay, px, py))
+    bad = choose(two_sides.prepare(ax, np.roll(ay, 1, axis=0), px, py))
     chance = np.log(np.arange(1, 8 + 7 + 1)).mean()
     assert min(own.log_rank for own in good.curve) < chance - 1
     assert min(own.log_rank for own in bad.curve) > chance - 0.6
@@ -206,9 +233,11 @@ def test_pools_that_teach_nothing_do_not_seem_to_help():
     """
     ax, ay, px, _ = problem(noise=0.5)
     py = np.random.default_rng(7).normal(size=(40, ay.shape[1])).astype(np.float32)
-    found = choose(soft_cca.prepare(ax, ay, px, py))
-    first = [own.log_rank for own in found.curve if own.ridge_ratio is None]
-    second = [own.log_rank for own in found.curve if own.ridge_ratio is not None]
+    found = choose(two_sides.prepare(ax, ay, px, py))
+    stages = ([], [])
+    for own in found.curve:
+        stages[own.setting not in soft_selection.FIRST].append(own.log_rank)
+    first, second = stages
     assert min(second) > min(first)
 
 
@@ -216,8 +245,8 @@ def test_marginals_go_along_with_a_subset():
     """A subset's weights are those of its rows, summing to one."""
     ax, ay, px, py = problem()
     weights = np.arange(1, len(px) + 1, dtype=np.float32)
-    sides = soft_cca.prepare(ax, ay, px, py, a=weights)
-    few = soft_selection.subset(sides, 10, key=KEY)
+    sides = two_sides.prepare(ax, ay, px, py, a=weights)
+    few = heldout_ranks.subset(sides, 10, key=KEY)
     assert few.x.pool.shape[0] == few.y.pool.shape[0] == 10
     assert few.b is None
     whole = np.asarray(sides.x.pool)

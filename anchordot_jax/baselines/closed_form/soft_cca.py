@@ -19,9 +19,8 @@ from anchordot_jax.baselines.protocol import (
 )
 from anchordot_jax.config import CouplingConfig, RefinedConfig, SoftCcaConfig
 from anchordot_jax.model import AlignedModel
-from anchordot_jax.recipes import soft_cca, soft_selection
-
-TUNED = ("ridge", "ridge_ratio", "sharpness")
+from anchordot_jax.recipes import soft_cca, soft_selection, two_sides
+from anchordot_jax.settings.refined import CHOSEN
 
 
 def fit_soft_cca(
@@ -55,9 +54,9 @@ def choose_soft_cca(
     return chosen, found.n_heldout
 
 
-def prepare(anchors: Anchors, pools: Pools) -> soft_cca.Sides:
+def prepare(anchors: Anchors, pools: Pools) -> two_sides.Sides:
     """Return both sides in their principal axes."""
-    return soft_cca.prepare(*(jnp.asarray(rows) for rows in (*anchors, *pools)))
+    return two_sides.prepare(*(jnp.asarray(rows) for rows in (*anchors, *pools)))
 
 
 def transport(settings: SoftCcaConfig) -> CouplingConfig:
@@ -66,7 +65,7 @@ def transport(settings: SoftCcaConfig) -> CouplingConfig:
 
 
 def _select(
-    sides: soft_cca.Sides, settings: SoftCcaConfig, key: jax.Array
+    sides: two_sides.Sides, settings: SoftCcaConfig, key: jax.Array
 ) -> soft_selection.SoftSelection:
     return soft_selection.select(sides, settings, coupling=transport(settings), key=key)
 
@@ -79,12 +78,13 @@ METHODS = (
         trust="ours",
         notes=(
             "A CCA of the anchors matches the pools by one transport problem; a second "
-            "CCA takes the matched pools in. Both ridges and the plan's sharpness are "
-            "chosen by cross-validation over the anchors, hubs corrected."
+            "CCA takes the matched pools in. Ridges of both sides, powers of the "
+            "correlations and the plan's sharpness are chosen by cross-validation "
+            "over the anchors, hubs corrected."
         ),
         needs=Needs(pools=True),
         settings=SoftCcaConfig(),
-        tuned=TUNED,
+        tuned=CHOSEN,
         choose=choose_soft_cca,
         fit=fit_soft_cca,
     ),
