@@ -1,5 +1,7 @@
 """Ridge CCA: its formula, what it gains over its relatives, and its settings."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -36,21 +38,22 @@ def no_pools(anchors):
 
 
 @pytest.mark.parametrize("shape", [(40, 8, 6), (9, 12, 10)])
-@pytest.mark.parametrize("ridge", [0.1, 4.0])
-def test_scores_by_the_formula(shape, ridge):
+@pytest.mark.parametrize(("ridge", "balance"), [(0.1, 1.0), (4.0, 2.0)])
+def test_scores_by_the_formula(shape, ridge, balance):
     """Both sides' coordinates times the correlations, then the cosine."""
     n, dx, dy = shape
     anchors = Anchors(*paired(n, dx, dy, 0))
     x, y = paired(7, dx, dy, 1)
-    found = fit_cca(*anchors, ridge_x=ridge, ridge_y=ridge, relative=True)
+    found = fit_cca(
+        *anchors, ridge_x=ridge * balance, ridge_y=ridge / balance, relative=True
+    )
     u = (x - found.mean_x) @ found.kernel_x * found.correlations
     v = (y - found.mean_y) @ found.kernel_y * found.correlations
-    model = fit_ridge_cca(
-        anchors, no_pools(anchors), settings=RidgeCcaSettings(ridge=ridge), key=KEY
-    )
+    settings = RidgeCcaSettings(ridge=ridge, balance=balance)
+    model = fit_ridge_cca(anchors, no_pools(anchors), settings=settings, key=KEY)
     expected = reference.unit(u) @ reference.unit(v).T
     np.testing.assert_allclose(model.scores(x, y).x2y, expected, atol=1e-5)
-    assert model.info["settings"] == {"ridge": ridge}
+    assert model.info["settings"] == {"ridge": ridge, "balance": balance}
     assert model.info["method"] == "ridge-cca"
 
 
@@ -89,7 +92,7 @@ def test_candidates_share_one_factorisation(monkeypatch):
     models = list(METHOD.fit_candidates(anchors, pools, candidates, key=KEY))
     assert calls == [20]
     for model, chosen in zip(models, candidates, strict=True):
-        assert model.info["settings"] == {"ridge": chosen.ridge}
+        assert model.info["settings"] == dataclasses.asdict(chosen)
         alone = METHOD.fit(anchors, pools, settings=chosen, key=KEY)
         for side in ("x", "y"):
             np.testing.assert_array_equal(
@@ -122,3 +125,5 @@ def test_ridge_is_checked(ridge):
     """Negative and infinite ridges are refused."""
     with pytest.raises(InputError, match="ridge must be a finite number >= 0"):
         RidgeCcaSettings(ridge=ridge)
+    with pytest.raises(InputError, match="balance must be a number > 0"):
+        RidgeCcaSettings(balance=ridge)

@@ -6,6 +6,8 @@ measure. With u of an x and v of a y,
 
     S(u, v) = cos(diag(rho) u, diag(rho) v).
 
+The ridges are ridge * balance of x and ridge / balance of y: one side may be noisier.
+
 Nothing here is new: ridge CCA is Vinod's (1976), and the weighting with a power of the
 correlations is Gong et al.'s (2014), "A Multi-View Embedding Space", who favour the
 fourth. The papers on alignment from few pairs leave this comparison out.
@@ -26,6 +28,7 @@ from anchordot_jax.baselines.protocol import (
 )
 from anchordot_jax.maps.linear import linear_side
 from anchordot_jax.model import AlignedModel
+from anchordot_jax.settings.checks import check_positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,10 +37,13 @@ class RidgeCcaSettings:
 
     ridge: float = 2.0
     """Added to both covariances, in units of their mean eigenvalue."""
+    balance: float = 1.0
+    """Square root of the ratio of x's ridge to y's."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a setting out of range."""
         cca.check_not_negative(ridge=self.ridge)
+        check_positive("balance", self.balance)
 
 
 def fit_ridge_cca(
@@ -48,7 +54,7 @@ def fit_ridge_cca(
     Args:
         anchors: paired rows.
         pools: not used.
-        settings: the ridge.
+        settings: the ridges.
         key: not used.
     """
     return next(fit_ridge_cca_many(anchors, pools, candidates=[settings], key=key))
@@ -66,7 +72,10 @@ def fit_ridge_cca_many(
     factors = cca.factorize(*anchors)
     for settings in candidates:
         found = cca.cca_from_factors(
-            factors, ridge_x=settings.ridge, ridge_y=settings.ridge, relative=True
+            factors,
+            ridge_x=settings.ridge * settings.balance,
+            ridge_y=settings.ridge / settings.balance,
+            relative=True,
         )
         weights = found.correlations[None, :]
         params = {
@@ -90,7 +99,7 @@ METHODS = (
         trust="ours",
         notes=(
             "A closed form that papers on alignment from few pairs leave out. The "
-            "ridge is chosen on held-out anchors."
+            "ridges of both sides are chosen on held-out anchors."
         ),
         needs=Needs(pairs=True),
         settings=RidgeCcaSettings(),
@@ -108,7 +117,8 @@ METHODS = (
                 0.06,
                 64.0,
                 0.03,
-            )
+            ),
+            "balance": (1.0, 2.0, 0.5),
         },
         fit=fit_ridge_cca,
         fit_many=fit_ridge_cca_many,
