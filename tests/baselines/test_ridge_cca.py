@@ -102,10 +102,12 @@ def test_candidates_share_one_factorisation(monkeypatch):
 
 def test_grid_is_wide_and_starts_with_the_default():
     """Ridges from 0.03 to 64 mean eigenvalues, each once."""
-    ridges = [chosen.ridge for chosen in METHOD.candidates(METHOD.settings)]
-    assert ridges[0] == METHOD.settings.ridge
+    candidates = METHOD.candidates(METHOD.settings)
+    ridges = {chosen.ridge for chosen in candidates}
+    assert candidates[0] == METHOD.settings
     assert (min(ridges), max(ridges)) == (0.03, 64.0)
-    assert len(set(ridges)) == len(ridges) == 12
+    assert {chosen.balance for chosen in candidates} == {0.5, 1.0, 2.0}
+    assert len(set(candidates)) == len(candidates) == 12 * 3
 
 
 def test_a_saved_model_scores_as_before(tmp_path):
