@@ -5,12 +5,11 @@ Command (half a minute a cell on 2 CPU cores; finished cells are kept in --out):
     python experiments/hub_corrected_index.py --data-folder ../shared/data \
         --out runs/index
 
-The model is the closed form that starts the refined recipe (a soft-matched CCA at its
-ridge 4 and sharpness 6, nothing chosen), not the distilled students: 500 anchors (300 on
+The model is the closed form that starts the refined recipe (a soft-matched CCA at ridge
+4 and sharpness 6, nothing chosen), not the distilled students: 500 anchors (300 on
 openclipart), 400 test pairs, the other rows halved into pools that share no item. The
 banks are the two pools. Queries are the test items of one side, the gallery those of
-the other; the gallery bank of the dual forms is the pool of the gallery's side.
-"""
+the other; the gallery bank of the dual forms is the pool of the gallery's side. """
 
 import dataclasses
 import functools
