@@ -9,7 +9,8 @@ The model is the closed form that starts the refined recipe (a soft-matched CCA 
 4 and sharpness 6, nothing chosen), not the distilled students: 500 anchors (300 on
 openclipart), 400 test pairs, the other rows halved into pools that share no item. The
 banks are the two pools. Queries are the test items of one side, the gallery those of
-the other; the gallery bank of the dual forms is the pool of the gallery's side. """
+the other; the gallery bank of the dual forms is the pool of the gallery's side.
+"""
 
 import dataclasses
 import functools
