@@ -20,12 +20,11 @@ run again. Protocol as in all_methods.py; the data sets ending in -more have fur
 unpaired molecules in their x pool.
 """
 
-import csv
 import dataclasses
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import tyro
+from beyond_tables import LABELS, Case, page, read_cells, write_cells
 
 from anchordot_jax import files, open_embeddings, protocol_split, selection
 from anchordot_jax.baselines.closed_form import soft_cca
@@ -67,17 +67,8 @@ SIZES = {
 TEST = 400
 TEN = tuple(range(100, 110))
 THREE = TEN[:3]
-LABELS = {
-    "contrastive-tuned": "contrastive on the anchors, steps chosen",
-    "ridge-cca": "ridge CCA",
-    "soft-cca": "soft-matched CCA, closed form",
-    "anchordot": "AnchorDOT, the paper's recipe",
-    "anchordot-refined": "AnchorDOT, refined recipe",
-}
-REFERENCE = "anchordot"
 FOLDS = 5
 GALLERY = 500
-COLUMNS = (*summary.RECALLS, *summary.SKEWNESS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,23 +103,15 @@ class Args:
         return self.docs / "beyond_the_paper.csv"
 
 
-class Case(NamedTuple):
-    """One method, on one data set, with some anchors and a seed."""
+def case_file(case: Case, out: Path, kind: str) -> Path:
+    """Return where a case's choice or its cell is kept."""
+    folder = out / kind / f"{case.dataset}-{case.n}" / case.method
+    return folder / f"seed-{case.seed}.json"
 
-    dataset: str
-    n: int
-    method: str
-    seed: int
 
-    def file(self, out: Path, kind: str) -> Path:
-        """Return where its choice or its cell is kept."""
-        folder = out / kind / f"{self.dataset}-{self.n}" / self.method
-        return folder / f"seed-{self.seed}.json"
-
-    @property
-    def name(self) -> str:
-        """Its name among the frozen choices."""
-        return f"{self.dataset}-{self.n}/{self.method}/seed-{self.seed}"
+def case_name(case: Case) -> str:
+    """Return a case's name among the frozen choices."""
+    return f"{case.dataset}-{case.n}/{case.method}/seed-{case.seed}"
 
 
 class Unscored(NamedTuple):
@@ -276,15 +259,15 @@ def make_choices(args: Args, wanted: list[Case], say: Callable[[str], None]) -> 
     """Make and store the choices that are not there yet."""
     known = frozen_choices(args)
     for case in dict.fromkeys(c._replace(method=chosen_by(c.method)) for c in wanted):
-        path = case.file(args.out, "choices")
-        if path.exists() or case.name in known:
+        path = case_file(case, args.out, "choices")
+        if path.exists() or case_name(case) in known:
             continue
         given = load_unscored(args, case)
         start = time.perf_counter()
         chosen = choose(case.method, given, case.seed)
         seconds = time.perf_counter() - start
         files.write_json(path, {"chosen": chosen, "seconds": seconds})
-        say(f"chosen {case.name}: {chosen}, {seconds:.1f} s")
+        say(f"chosen {case_name(case)}: {chosen}, {seconds:.1f} s")
 
 
 def protocol() -> dict[str, Any]:
@@ -321,12 +304,12 @@ def freeze(args: Args, wanted: list[Case]) -> None:
     choices = frozen_choices(args)
     for case in wanted:
         owner = case._replace(method=chosen_by(case.method))
-        path = owner.file(args.out, "choices")
+        path = case_file(owner, args.out, "choices")
         if path.exists():
-            made = files.read_json(path, f"The choice {owner.name}")
-            if choices.setdefault(owner.name, made)["chosen"] != made["chosen"]:
+            made = files.read_json(path, f"The choice {case_name(owner)}")
+            if choices.setdefault(case_name(owner), made)["chosen"] != made["chosen"]:
                 raise SystemExit(
-                    f"the choice of {owner.name} changed after it was frozen"
+                    f"the choice of {case_name(owner)} changed after it was frozen"
                 )
     ordered = dict(sorted(choices.items()))
     files.write_json(args.frozen, {"protocol": protocol(), "choices": ordered})
@@ -336,9 +319,11 @@ def frozen_choice(args: Args, case: Case) -> dict[str, Any]:
     """Return a case's frozen choice."""
     owner = case._replace(method=chosen_by(case.method))
     choices = frozen_choices(args)
-    if owner.name not in choices:
-        raise SystemExit(f"the choice of {owner.name} is not frozen: no test item yet")
-    return choices[owner.name]
+    if case_name(owner) not in choices:
+        raise SystemExit(
+            f"the choice of {case_name(owner)} is not frozen: no test item yet"
+        )
+    return choices[case_name(owner)]
 
 
 def run_cell(args: Args, case: Case) -> dict[str, Any]:
@@ -360,17 +345,9 @@ def run_cell(args: Args, case: Case) -> dict[str, Any]:
     }
 
 
-def results(cells: list[dict[str, Any]], *, bank: bool) -> Iterator[dict[str, Any]]:
-    """Yield the cells as `comparison.summary` takes them, scored in one way."""
-    for cell in cells:
-        prefix = "bank/" if bank else ""
-        metrics = {name: cell["metrics"][prefix + name] for name in COLUMNS}
-        yield {**cell, "metrics": metrics, "status": "done"}
-
-
 def stored_cells(args: Args) -> dict[Case, dict[str, Any]]:
     """Return all finished cells, in the order of the tables."""
-    cells = [*tabulated_cells(args)]
+    cells = read_cells(args.table)
     cells += [
         files.read_json(path, str(path))
         for path in (args.out / "cells").glob("*/*/seed-*.json")
@@ -387,117 +364,12 @@ def stored_cells(args: Args) -> dict[Case, dict[str, Any]]:
     return {Case(*(cell[name] for name in Case._fields)): cell for cell in cells}
 
 
-def tabulated_cells(args: Args) -> list[dict[str, Any]]:
-    """Return the cells of the .csv, each of which has a row a way of scoring."""
-    if not args.table.exists():
-        return []
-    cells: dict[tuple[str, ...], dict[str, Any]] = {}
-    with args.table.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            key = tuple(row[name] for name in Case._fields)
-            case = Case(key[0], int(key[1]), key[2], int(key[3]))
-            seconds = {part: float(row[f"{part}_s"]) for part in ("tuning", "fit")}
-            cell = cells.setdefault(
-                key,
-                {
-                    **case._asdict(),
-                    "seconds": seconds,
-                    "peak_memory": int(row["peak_memory"]),
-                    "metrics": {},
-                },
-            )
-            prefix = "bank/" if row["bank"] == "True" else ""
-            cell["metrics"] |= {prefix + name: float(row[name]) for name in COLUMNS}
-    return list(cells.values())
-
-
-def table(cells: list[dict[str, Any]]) -> list[str]:
-    """Return one data set's table: each method by the cosine and with its bank."""
-    heads = ["method", *(name.replace("recall", "R") for name in summary.RECALLS)]
-    heads += ["mean", f"less {REFERENCE} (95 %)", "skewness x2y", "y2x"]
-    heads += ["choice + fit, s", "seeds"]
-    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
-    for bank in (False, True):
-        rows = summary.summarize(
-            results(cells, bank=bank), reference=REFERENCE, one_split=False
-        )
-        for row in rows:
-            figures = [_figure(row, name, 1) for name in summary.RECALLS]
-            figures += [_figure(row, summary.MEAN, 1), _interval(row.difference)]
-            figures += [_figure(row, name, 2) for name in summary.SKEWNESS]
-            label = LABELS[row.method] + (", with bank" if bank else "")
-            parts = [label, *figures, f"{row.seconds:.1f}", str(len(row.seeds))]
-            lines.append("| " + " | ".join(parts) + " |")
-    return lines
-
-
-def more_molecules(cells: list[dict[str, Any]]) -> list[str]:
-    """Return what the further molecules change, paired over seeds."""
-    lines = []
-    groups: dict[tuple[str, int, str, bool], dict[str, list[dict]]] = {}
-    for bank in (False, True):
-        for cell in results(cells, bank=bank):
-            own = cell["dataset"].removesuffix("-more")
-            key = own, cell["n"], cell["method"], bank
-            side = "more" if cell["dataset"].endswith("-more") else "as they are"
-            groups.setdefault(key, {}).setdefault(side, []).append(
-                {**cell, "method": side}
-            )
-    for (dataset, n, method, bank), sides in groups.items():
-        if len(sides) == 2:
-            both = [*sides["as they are"], *sides["more"]]
-            rows = summary.summarize(both, reference="as they are", one_split=False)
-            label = LABELS[method] + (", with bank" if bank else "")
-            difference = _interval(rows[1].difference)
-            lines.append(f"| {dataset} | {n} | {label} | {difference} |")
-    if not lines:
-        return []
-    heads = ["", "## More unpaired molecules: points gained, paired over seeds", ""]
-    return [*heads, "| data | N | method | mean (95 %) |", "| --- " * 4 + "|", *lines]
-
-
-def _figure(row: summary.Row, name: str, digits: int) -> str:
-    return f"{row.means[name]:.{digits}f} ({row.deviations[name]:.{digits}f})"
-
-
-def _interval(found: summary.Interval | None) -> str:
-    if found is None:
-        return "-"
-    return f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
-
-
 def write_tables(args: Args) -> None:
-    """Write every cell as CSV, and a table for each data set and N as Markdown."""
+    """Write every cell, and the tables made of them; print the tables."""
     cells = list(stored_cells(args).values())
-    args.docs.mkdir(parents=True, exist_ok=True)
-    with (
-        files.replacing(args.table) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        seconds = ("tuning_s", "fit_s", "peak_memory")
-        writer.writerow([*Case._fields, "bank", *seconds, *COLUMNS])
-        for bank in (False, True):
-            for cell in results(cells, bank=bank):
-                case = [cell[name] for name in Case._fields]
-                cost = [f"{cell['seconds'][part]:.2f}" for part in ("tuning", "fit")]
-                cost.append(str(cell["peak_memory"]))
-                values = [f"{cell['metrics'][name]:.5f}" for name in COLUMNS]
-                writer.writerow([*case, bank, *cost, *values])
+    write_cells(args.table, cells)
     command = f"python experiments/beyond_the_paper.py --data-folder {args.data_folder}"
-    said = (
-        "Recall in %, mean (standard deviation) over the seeds; mean: of the six "
-        "recalls; seconds: median, compilation included in a run's first cell. Choices "
-        "by 5-fold cross-validation over the anchors, frozen before any test item was "
-        "read. Made by"
-    )
-    lines = ["# Beyond the paper", "", said, "", f"    {command}"]
-    for (dataset, n), group in itertools.groupby(
-        cells, key=lambda c: (c["dataset"], c["n"])
-    ):
-        lines += ["", f"## {dataset}, N = {n}", "", *table(list(group))]
-    lines += more_molecules(cells)
-    text = "\n".join(lines) + "\n"
+    text = page(cells, command)
     (args.docs / "beyond_the_paper.md").write_text(text, encoding="utf-8")
     print(text)
 
@@ -512,13 +384,13 @@ def main(args: Args) -> None:
         for case in wanted:
             if case not in known:
                 cell = run_cell(args, case)
-                files.write_json(case.file(args.out, "cells"), cell)
+                files.write_json(case_file(case, args.out, "cells"), cell)
                 means = [
                     np.mean([100 * cell["metrics"][b + r] for r in summary.RECALLS])
                     for b in ("", "bank/")
                 ]
                 print(
-                    f"{case.name}: {means[0]:.2f}, with bank {means[1]:.2f}, "
+                    f"{case_name(case)}: {means[0]:.2f}, with bank {means[1]:.2f}, "
                     f"{sum(cell['seconds'].values()):.1f} s",
                     flush=True,
                 )

@@ -29,6 +29,7 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "beyond_the_paper", module)
+    monkeypatch.syspath_prepend(str(path.parent))
     spec.loader.exec_module(module)
     tiny = ("d.h5::x", "d.h5::y", None)
     sets = {"tiny": tiny, "tiny-more": ("d.h5::x", "d.h5::y", "d.h5::more")}
@@ -116,7 +117,7 @@ def test_no_test_item_is_read_before_the_choices_are_frozen(
     other = wanted[0]._replace(seed=SEED + 1)
     with pytest.raises(SystemExit, match=r"seed-101 is not frozen: no test item yet"):
         experiment.run_cell(args, other)
-    path = wanted[0].file(args.out, "choices")
+    path = experiment.case_file(wanted[0], args.out, "choices")
     path.write_text(json.dumps({"chosen": {"ridge": 3.0}, "seconds": 0.0}))
     with pytest.raises(SystemExit, match="changed after it was frozen"):
         experiment.freeze(args, wanted)
