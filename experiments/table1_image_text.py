@@ -9,7 +9,7 @@ paper's printed figures below. `--data flickr30k` and `--data mscoco` are the pa
 data sets; `flickr8k` has other photographs and another image encoder, so that its
 figures are not comparable with the paper's, only with each other.
 
-About 15 minutes a seed on 2 CPU cores; finished cells are kept in --out and not run
+About 5 minutes a seed on one CPU core; finished cells are kept in --out and not run
 again.
 """
 

@@ -9,7 +9,7 @@ paper's printed figures below. `--data chebi20-full` is the paper's data set; `c
 is its validation and test rows under other encoders, so that its figures are not
 comparable with the paper's, only with each other.
 
-About 15 minutes a seed on 2 CPU cores; finished cells are kept in --out and not run
+About 4 minutes a seed on one CPU core; finished cells are kept in --out and not run
 again.
 """
 
