@@ -104,9 +104,7 @@ def all_variants(given: Given, *, key: jax.Array) -> dict[str, float]:
 
 def anchor_teacher(sides: two_sides.Sides, chosen: soft_cca.Settings) -> Coordinates:
     """Return the pools in the coordinates of the CCA of the anchors."""
-    found = soft_cca.anchor_axes(sides).weights(
-        chosen.ridge, chosen.balance, chosen.power
-    )
+    found = soft_cca.anchor_axes(sides).weights(chosen)
     return (
         canonical.embed(sides.x.pool, found.mean_x, found.x),
         canonical.embed(sides.y.pool, found.mean_y, found.y),
@@ -179,7 +177,7 @@ def kernel_teacher(
         for rows, own in zip(known, axes, strict=True)
     ]
     cross = centred[0].T @ centred[1] / len(centred[0])
-    found = canonical.canonical_weights(*axes, cross, ridge_x=ridge, ridge_y=ridge)
+    found = canonical.canonical_weights(*axes, cross, ridge=ridge)
     u, v = (
         canonical.embed(
             jnp.asarray(rows, jnp.float32),

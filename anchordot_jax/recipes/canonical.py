@@ -143,31 +143,42 @@ def axes_of_rows(rows: AnyArray, dim: int | None = None, side: str = "x") -> Axe
 
 
 def canonical_weights(
-    x: Axes, y: Axes, cross: np.ndarray, *, ridge_x: float, ridge_y: float
+    x: Axes,
+    y: Axes,
+    cross: np.ndarray,
+    *,
+    ridge: float,
+    balance: float = 1.0,
+    power: float = 1.0,
 ) -> Weights:
     """Return the correlation-weighted canonical coordinates for one pair of ridges.
 
     With covariances C plus ridge * unit, K = Cxx^(-1/2) Cxy Cyy^(-1/2) = U D V^T, these
     are Cxx^(-1/2) U D and Cyy^(-1/2) V D = Cyy^(-1/2) K^T U, from one eigenvalue
-    problem, K K^T = U D^2 U^T, of the side with fewer axes.
+    problem, K K^T = U D^2 U^T, of the side with fewer axes. Another power p gives D^p;
+    below 1 the later coordinates count more (Gong et al., 2014, take 4).
 
     Args:
         x: axes of the x side.
         y: axes of the y side.
         cross: cross-covariance in coordinates of the axes, `[rx, ry]`.
-        ridge_x: added to all variances of x, in units of the side's mean variance.
-        ridge_y: the same of y.
+        ridge: times balance (x) or by balance (y) added to all variances, in units of
+            the side's mean variance.
+        balance: square root of the ratio of x's ridge to y's.
+        power: of the correlations; 0 leaves all coordinates equal.
 
     Raises:
         InputError: the sides do not vary together at all.
     """
     if len(x.variances) > len(y.variances):
-        swapped = canonical_weights(y, x, cross.T, ridge_x=ridge_y, ridge_y=ridge_x)
+        swapped = canonical_weights(
+            y, x, cross.T, ridge=ridge, balance=1 / balance, power=power
+        )
         return Weights(
             swapped.y, swapped.x, swapped.correlations, swapped.mean_y, swapped.mean_x
         )
-    gain_x = 1 / np.sqrt(x.variances + ridge_x * x.unit)
-    gain_y = 1 / np.sqrt(y.variances + ridge_y * y.unit)
+    gain_x = 1 / np.sqrt(x.variances + ridge * balance * x.unit)
+    gain_y = 1 / np.sqrt(y.variances + ridge / balance * y.unit)
     whitened = gain_x[:, None] * np.asarray(cross, np.float64) * gain_y[None, :]
     with single_thread():
         squares, vectors = np.linalg.eigh(whitened @ whitened.T)
@@ -179,26 +190,14 @@ def canonical_weights(
                 "anchors that differ."
             )
         left = vectors[:, ::-1][:, :k]
+        factor = correlations[None, :k] ** (power - 1)
         return Weights(
-            gain_x[:, None] * left * correlations[None, :k],
-            gain_y[:, None] * (whitened.T @ left),
+            gain_x[:, None] * left * correlations[None, :k] * factor,
+            gain_y[:, None] * (whitened.T @ left) * factor,
             correlations[:k],
             np.zeros(len(gain_x)),
             np.zeros(len(gain_y)),
         )
-
-
-def weighted(weights: Weights, power: float) -> Weights:
-    """Return coordinates weighted by another power of their correlations than 1.
-
-    Below 1 the later coordinates count more (Gong et al., 2014, take 4).
-
-    Args:
-        weights: of power 1.
-        power: 0 leaves all coordinates equal.
-    """
-    factor = weights.correlations[None, :] ** (power - 1)
-    return weights._replace(x=weights.x * factor, y=weights.y * factor)
 
 
 @jax.jit

@@ -67,18 +67,16 @@ class AnchorAxes(NamedTuple):
     cross: np.ndarray
     """In coordinates of these axes."""
 
-    def weights(
-        self, ridge: float, balance: float = 1.0, power: float = 1.0
-    ) -> canonical.Weights:
+    def weights(self, settings: Settings) -> canonical.Weights:
         """Return the CCA of the anchors, in coordinates of the sides' axes."""
         own = canonical.canonical_weights(
             self.x,
             self.y,
             self.cross,
-            ridge_x=ridge * balance,
-            ridge_y=ridge / balance,
+            ridge=settings.ridge,
+            balance=settings.balance,
+            power=settings.power,
         )
-        own = canonical.weighted(own, power)
         with canonical.single_thread():
             return canonical.Weights(
                 self.x.vectors @ own.x,
@@ -204,16 +202,14 @@ def second_weights(
         cross: see `matched_cross`.
         settings: ridges and power.
     """
-    ridge = settings.ridge * settings.ridge_ratio
-    balance = settings.balance * settings.balance_ratio
-    found = canonical.canonical_weights(
+    return canonical.canonical_weights(
         sides.x.axes,
         sides.y.axes,
         cross,
-        ridge_x=ridge * balance,
-        ridge_y=ridge / balance,
+        ridge=settings.ridge * settings.ridge_ratio,
+        balance=settings.balance * settings.balance_ratio,
+        power=settings.final_power,
     )
-    return canonical.weighted(found, settings.final_power)
 
 
 def solve(
@@ -237,7 +233,7 @@ def solve(
     first = anchor_axes(sides)
     solved, u, v = match_pools(
         sides,
-        first.weights(settings.ridge, settings.balance, settings.power),
+        first.weights(settings),
         settings.sharpness,
         config=config,
         progress=progress,

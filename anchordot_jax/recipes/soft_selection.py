@@ -209,9 +209,7 @@ def _judge_first(
     def judge(settings: soft_cca.Settings) -> np.ndarray:
         found = []
         for fold in folds:
-            weights = fold.first.weights(
-                settings.ridge, settings.balance, settings.power
-            )
+            weights = fold.first.weights(settings)
             found.append(heldout_logs(sides, fold, gallery, weights))
             tick()
         return np.concatenate(found)
@@ -235,7 +233,7 @@ def _judge_second(
         for i, fold in enumerate(folds):
             solved, u, v = soft_cca.match_pools(
                 sides,
-                fold.first.weights(settings.ridge, settings.balance, settings.power),
+                fold.first.weights(settings),
                 settings.sharpness,
                 config=config,
                 init=potentials.get(i),

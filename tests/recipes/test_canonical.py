@@ -71,9 +71,7 @@ def test_weights_are_those_of_a_dense_cca(shape, ridge):
     of_moments = [canonical.axes_of_moments(canonical.moments(side)) for side in (x, y)]
     for axes_x, axes_y in (of_rows, of_moments):
         cross = axes_x.vectors.T @ (u.T @ v / n) @ axes_y.vectors
-        found = canonical.canonical_weights(
-            axes_x, axes_y, cross, ridge_x=ridge, ridge_y=ridge
-        )
+        found = canonical.canonical_weights(axes_x, axes_y, cross, ridge=ridge)
         k = len(found.correlations)
         assert k <= min(n - 1, dx, dy)
         np.testing.assert_allclose(found.correlations, correlations[:k], atol=1e-5)
@@ -105,4 +103,4 @@ def test_sides_that_do_not_vary_together_are_refused():
     """A cross-covariance of zeros has no canonical coordinates."""
     x, y = canonical.axes_of_rows(rows(9, 3, 6)), canonical.axes_of_rows(rows(9, 4, 7))
     with pytest.raises(InputError, match="do not vary together at all"):
-        canonical.canonical_weights(x, y, np.zeros((3, 4)), ridge_x=1.0, ridge_y=1.0)
+        canonical.canonical_weights(x, y, np.zeros((3, 4)), ridge=1.0)

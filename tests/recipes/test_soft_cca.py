@@ -25,6 +25,7 @@ SETTINGS = Settings(
     balance_ratio=0.5,
     final_power=1.5,
 )
+PLAIN = Settings(ridge=1.0, ridge_ratio=1.0, sharpness=3.0)
 N, n, m, DX, DY = 24, 37, 41, 11, 7
 
 
@@ -142,9 +143,9 @@ def test_pools_that_are_the_anchors_matched_by_identity_are_a_cca():
     pool = np.asarray(sides.x.pool).T @ np.asarray(sides.y.pool) / N
     cross = soft_cca.matched_cross(sides, soft_cca.anchor_cross(sides), pool, N)
     second = soft_cca.canonical.canonical_weights(
-        sides.x.axes, sides.y.axes, cross, ridge_x=0.7, ridge_y=0.7
+        sides.x.axes, sides.y.axes, cross, ridge=0.7
     )
-    first = soft_cca.anchor_axes(sides).weights(0.7)
+    first = soft_cca.anchor_axes(sides).weights(PLAIN._replace(ridge=0.7))
 
     def scores(weights):
         u = soft_cca.canonical.embed(
@@ -212,7 +213,7 @@ def test_anchors_that_do_not_differ_are_refused():
 def test_padding_changes_no_cosine():
     """Columns of zeros, for one compilation, leave the spread of cosines."""
     sides = two_sides.prepare(*problem())
-    first = soft_cca.anchor_axes(sides).weights(1.0)
+    first = soft_cca.anchor_axes(sides).weights(PLAIN)
     _, u, v = soft_cca.match_pools(sides, first, 3.0, config=TIGHT)
     assert u.shape[1] == v.shape[1] >= first.x.shape[1]
     exact = cosines(
