@@ -29,7 +29,7 @@ from anchordot_jax.errors import InputError
 from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
 from anchordot_jax.recipes.soft_selection import Candidate as SoftCandidate
 from anchordot_jax.recipes.soft_selection import SoftSelection
-from anchordot_jax.runs import checkpoints
+from anchordot_jax.runs import checkpoints, model_folder
 from anchordot_jax.runs.tensors import read_tensors, write_tensors
 from anchordot_jax.selection import Candidate, Selection
 from anchordot_jax.students import Params
@@ -67,7 +67,7 @@ RESULTS = (
 NOT_COMPARED = ("schema", files.SEAL, "config.distillation.pool_memory")
 """What a run that is continued may differ in: where its pools lie changes no number but
 for rounding, and a run that ran out of memory can go on with streamed pools."""
-WRITTEN = tuple(f".{name}." for name in (*OURS, "README.md", *RESULTS))
+WRITTEN = tuple(f".{name}." for name in (*OURS, *model_folder.ALL_FILES, *RESULTS))
 """How the temporary names begin under which `files.replacing` writes them."""
 
 

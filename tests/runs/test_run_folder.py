@@ -1,6 +1,7 @@
 """The run folder: whose run it is, its stages, and what is never deleted."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import safetensors
 from anchordot_jax import files
 from anchordot_jax.coupling import Coupling
 from anchordot_jax.errors import InputError
+from anchordot_jax.runs import model_folder
 from anchordot_jax.runs.run_folder import OURS, RunFolder, environment, package_version
 from anchordot_jax.runs.tensors import write_tensors
 from anchordot_jax.selection import Candidate, Selection
@@ -138,6 +140,21 @@ def test_overwriting_deletes_our_files_only(run: RunFolder) -> None:
     assert set(tree(run.path)) == left
     stored = files.read_json(run.path / "config.json", "It")
     assert stored["config"]["seed"] == 1
+
+
+@pytest.mark.parametrize("name", sorted(model_folder.ALL_FILES))
+def test_what_a_killed_writer_left_in_the_model_is_deleted(
+    run: RunFolder, name: str
+) -> None:
+    """Half-written files go when the run is opened again; what else is there stays."""
+    run.model.mkdir()
+    (run.model / ".mine.txt").write_text("mine", encoding="utf-8")
+    with files.replacing(run.model / name) as half:
+        shutil.copy(half, half.with_suffix(".kept"))
+    (run.model / name).unlink()
+    assert len(tree(run.model)) == 2
+    RunFolder.open(run.path, IDENTITY)
+    assert set(tree(run.model)) == {".mine.txt"}
 
 
 def test_overwriting_a_new_place_is_no_fault(tmp_path: Path) -> None:
