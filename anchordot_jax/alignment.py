@@ -1,4 +1,4 @@
-"""The whole fit: selection, coupling, distillation (Algorithm 1).
+"""The whole fit: selection, coupling, distillation (Algorithm 1), by either recipe.
 
 `AnchorDOT(config).fit(x, y, pairs)` is the short form; `fit_data` is the same for
 callers who have split their data themselves.
@@ -28,7 +28,7 @@ from anchordot_jax.fit_inputs import (
     take,
 )
 from anchordot_jax.fitting import choosing, finished_model, matching, training
-from anchordot_jax.fitting.pool_memory import streaming_note
+from anchordot_jax.fitting.pool_memory import is_streamed, streaming_note
 from anchordot_jax.fitting.task import Keys, Task
 from anchordot_jax.listeners import Listener
 from anchordot_jax.model import AlignedModel
@@ -53,7 +53,8 @@ class AnchorDOT:
     """Aligns two frozen embedding spaces from a few pairs and unpaired items.
 
     Args:
-        config: every setting; the default chooses gamma and eta by held-out anchors.
+        config: every setting; by default the refined recipe, whose settings are chosen
+            by held-out anchors.
     """
 
     def __init__(self, config: Config | None = None) -> None:
@@ -113,6 +114,7 @@ class AnchorDOT:
         if run is None:
             return fit_data(data, self.config, listener=listener).model
         check_data(data)
+        is_streamed(data, self.config)
         with sole_writer(Path(run)):
             folder = RunFolder.open(run, run_identity(data, self.config))
             return fit_data(data, self.config, run=folder, listener=listener).model

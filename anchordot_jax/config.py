@@ -110,13 +110,35 @@ PARTS = {
 }
 
 
+def _names(part: str) -> dict[str, str | None]:
+    return {f"{part}.{field.name}": None for field in dataclasses.fields(PARTS[part])}
+
+
+_IN_PLACE_OF = {f"distillation.{name[8:]}": name for name in _names("refined")}
+_IN_PLACE_OF["coupling.tolerance"] = "soft_cca.tolerance"
+ONLY: dict[str, dict[str, str | None]] = {
+    "paper": {
+        **dict.fromkeys(("gamma", "eta", "rho", "center", "distillation.dim")),
+        **_names("selection"),
+        **_IN_PLACE_OF,
+    },
+    "refined": {
+        **_names("soft_cca"),
+        **_names("refined"),
+        **{ours: paper for paper, ours in _IN_PLACE_OF.items()},
+    },
+}
+"""Settings that one recipe alone looks at, and what the other has in their place."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings of a whole fit."""
 
-    recipe: Literal["paper", "refined"] = "paper"
-    """paper: profiles, one transport problem, students from random weights. refined: a
-    CCA of anchors and softly matched pools, then a short training that starts there."""
+    recipe: Literal["paper", "refined"] = "refined"
+    """refined: a CCA of anchors and softly matched pools, then a short training that
+    starts there. paper: profiles, one transport problem, students from random weights;
+    the settings from gamma to center, of selection and most of distillation are its."""
     gamma: float | Auto = "auto"
     """Degree of whitening of the anchor profiles, in [0, 2]; auto: chosen by held-out
     anchors."""
@@ -175,30 +197,19 @@ class Config:
                 f"coupling.anderson is {self.coupling.anderson}, but marginals that "
                 f"rho softens are solved by plain iterations; leave out one of the two."
             )
-        if self.recipe == "refined":
-            self._check_only_paper()
+        self._check_recipe()
 
-    def _check_only_paper(self) -> None:
-        """Raise InputError for settings that this recipe would not look at."""
-        settings = {"gamma": "auto", "eta": "auto", "rho": None, "center": False}
-        for name, unset in settings.items():
-            if getattr(self, name) != unset:
+    def _check_recipe(self) -> None:
+        """Raise InputError for a setting that only the other recipe looks at."""
+        other = "paper" if self.recipe == "refined" else "refined"
+        for name, instead in ONLY[other].items():
+            part, _, field = name.rpartition(".")
+            owner = getattr(self, part) if part else self
+            if getattr(owner, field) != getattr(type(owner), field):
+                way = f"set {instead}" if instead else "leave it out"
                 raise InputError(
-                    f"{name} is a setting of the paper's recipe and has no effect on "
-                    f"recipe refined; leave it out, or take recipe paper."
-                )
-        usual = DistillationConfig()
-        for name in (
-            "dim",
-            "pool_memory",
-            *(field.name for field in dataclasses.fields(self.refined)),
-        ):
-            if getattr(self.distillation, name) != getattr(usual, name):
-                own = name not in ("dim", "pool_memory")
-                instead = f"set refined.{name}" if own else "leave it out"
-                raise InputError(
-                    f"distillation.{name} has no effect on recipe refined; {instead}, "
-                    f"or take recipe paper."
+                    f"{name} has no effect on recipe {self.recipe}; {way}, or take "
+                    f"recipe {other}."
                 )
 
     def training(self) -> DistillationConfig:

@@ -152,6 +152,7 @@ def recall(
     x, y = load_dataset(data, folder).read()
     split = protocol_split(len(x), seed=seed, anchors=anchors, test=test)
     config = Config(
+        recipe="paper",
         gamma=gamma_of(data),
         eta=ETA,
         seed=seed,

@@ -51,7 +51,8 @@ def test_distillation_step(benchmark: Callable[..., Any], problem: Planted) -> N
 
 def test_selection(benchmark: Callable[..., Any], problem: Planted) -> None:
     config = Config(
-        selection=SelectionConfig(gammas=(0.5, 1.0), etas=(0.02, 0.1), min_heldout=10)
+        recipe="paper",
+        selection=SelectionConfig(gammas=(0.5, 1.0), etas=(0.02, 0.1), min_heldout=10),
     )
 
     def choose() -> Any:

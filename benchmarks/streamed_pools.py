@@ -78,6 +78,7 @@ def fit(folder: Path, args: Args) -> None:
     names = [str(folder / name) for name in ("x.h5", "y.h5")]
     sources = Sources(*names, None, None, None, None)
     config = Config(
+        recipe="paper",
         gamma=0.75,
         eta=0.05,
         coupling=CouplingConfig(cost_memory=0),

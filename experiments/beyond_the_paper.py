@@ -196,7 +196,7 @@ def _choose_paper(given: Unscored, seed: int) -> dict[str, Any]:
     few = SelectionConfig(heldout=1 / FOLDS, min_heldout=len(given.anchors.x))
     found = selection.select(
         *(jnp.asarray(rows) for rows in (*given.anchors, *given.pools)),
-        Config(selection=few),
+        Config(recipe="paper", selection=few),
         key=jax.random.key(seed),
     )
     best = min(found.curve, key=lambda candidate: candidate.log_rank)
@@ -280,7 +280,7 @@ def protocol() -> dict[str, Any]:
         "bank_size": Config().bank_size,
         "soft_cca": dataclasses.asdict(SoftCcaConfig()),
         "refined": dataclasses.asdict(RefinedConfig()),
-        "paper": Config().to_dict(),
+        "paper": Config(recipe="paper").to_dict(),
         "grids": {m: dict(METHODS[m].grid) for m in ("ridge-cca", "contrastive-tuned")},
     }
     return json.loads(json.dumps(fixed))

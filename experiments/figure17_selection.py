@@ -54,7 +54,7 @@ def run(settings: Mapping[str, Any], *, folder: Path) -> dict[str, Any]:
     found = selection.select(
         *problem.anchors,
         *problem.pools,
-        config=Config(seed=settings["seed"]),
+        config=Config(recipe="paper", seed=settings["seed"]),
         key=jax.random.key(settings["seed"]),
     )
     by_paper = min(found.curve, key=lambda candidate: candidate.mean_rank)

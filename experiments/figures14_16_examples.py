@@ -122,6 +122,7 @@ def run(settings: Mapping[str, Any], *, folder: Path) -> dict[str, Any]:
     epochs = settings["epochs"]
     model = AnchorDOT(
         Config(
+            recipe="paper",
             gamma=GAMMAS.get(data, 0.75),
             eta=ETA,
             seed=seed,

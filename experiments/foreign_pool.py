@@ -131,6 +131,7 @@ class Case:
     def config(self, rho: float | str | None) -> Config:
         """Return the paper's recipe with a rho."""
         return Config(
+            recipe="paper",
             gamma=self.gamma,
             eta=ETA,
             rho=rho,

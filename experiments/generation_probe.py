@@ -179,6 +179,7 @@ def _fit(learner: str, problem: Problem, settings: Mapping[str, Any]) -> Aligned
     fixed = method.settings
     if isinstance(fixed, Config):
         fixed = Config(
+            recipe="paper",
             gamma=GAMMAS.get(settings["data"], 0.75),
             eta=ETA,
             bank_size=0,

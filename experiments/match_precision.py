@@ -49,7 +49,7 @@ def run_cell(data_folder: Path, dataset: str, seed: int) -> dict[str, list[float
     anchors, pool = order[:ANCHORS], np.sort(order[ANCHORS + LEFT_OUT :])
     found = find_matches(
         FitData(x[anchors], y[anchors], x[pool], y[pool]),
-        Config(seed=seed, gamma=gamma, eta=ETA),
+        Config(recipe="paper", seed=seed, gamma=gamma, eta=ETA),
         Selection(gamma, ETA, (), 0, "given"),
     )
     matches, precision = found.matches, found.precision

@@ -102,6 +102,7 @@ def fit(
     """Return one fitted model."""
     if setting is not None:
         config = Config(
+            recipe="paper",
             gamma=setting[0],
             eta=setting[1],
             distillation=DistillationConfig(epochs=args.epochs, warmup_steps=10),

@@ -82,7 +82,7 @@ def fit_maps(args: Args) -> dict[str, AlignedModel]:
     pools = Pools(x[split.pool_x], y[split.pool_y])
     folder = args.out / "anchordot"
     if not folder.exists():
-        config = Config(gamma=0.75, eta=0.02)
+        config = Config(recipe="paper", gamma=0.75, eta=0.02)
         fitted = AnchorDOT(config).fit(
             x, y, split.anchors, pool_x=pools.x, pool_y=pools.y
         )

@@ -28,6 +28,7 @@ N_X, N_Y, DIM_X, DIM_Y, LATENT = 40, 46, 12, 9, 6
 N_ANCHORS, N_TEST, EPOCHS = 14, 10, 20
 
 CONFIG = Config(
+    recipe="paper",
     distillation=DistillationConfig(
         dim=8, epochs=EPOCHS, chunk_size=8, learning_rate=0.03, warmup_steps=4
     ),
@@ -35,6 +36,7 @@ CONFIG = Config(
 )
 
 OPTIONS = [
+    *("--recipe", "paper"),
     *("--distillation.dim", "8", "--distillation.epochs", str(EPOCHS)),
     *("--distillation.chunk-size", "8", "--distillation.learning-rate", "0.03"),
     *("--distillation.warmup-steps", "4"),

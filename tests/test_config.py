@@ -1,6 +1,7 @@
 """Configs: defaults, every refused range, dictionaries, digests."""
 
 import dataclasses
+import functools
 import json
 import math
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from anchordot_jax.config import (
+    ONLY,
     Config,
     CouplingConfig,
     DistillationConfig,
@@ -92,13 +94,22 @@ PARTS = {
 }
 
 
-def all_other():
-    """Return a config in which no field has its default.
+def all_other(recipe):
+    """Return a config in which no field that its recipe looks at has its default.
 
     But rho, with which Anderson's acceleration is refused.
     """
-    parts = {name: cls(**OTHER[cls]) for name, cls in PARTS.items()}
-    return Config(**{**OTHER[Config], "rho": None}, **parts)
+    ignored = {"rho", *ONLY["refined" if recipe == "paper" else "paper"]}
+    own = {k: v for k, v in OTHER[Config].items() if k not in ignored}
+    for part, cls in PARTS.items():
+        values = OTHER[cls].items()
+        own[part] = cls(**{k: v for k, v in values if f"{part}.{k}" not in ignored})
+    return Config(recipe=recipe, **own)
+
+
+def recipe_of(name):
+    """Return a recipe that looks at a setting."""
+    return "paper" if name in ONLY["paper"] else "refined"
 
 
 def one_other():
@@ -107,11 +118,13 @@ def one_other():
     But Anderson's acceleration, which goes with an omega of 1 only.
     """
     for name, value in OTHER[Config].items():
-        yield name, Config(**{name: value})
+        yield name, Config(**{name: value}, recipe=recipe_of(name))
     for part, cls in PARTS.items():
         for name, value in OTHER[cls].items():
             with_it = {"overrelaxation": 1.0} if name == "anderson" else {}
-            yield f"{part}.{name}", Config(**{part: cls(**{name: value}, **with_it)})
+            parts = {part: cls(**{name: value}, **with_it)}
+            dotted = f"{part}.{name}"
+            yield dotted, Config(**parts, recipe=recipe_of(dotted))
 
 
 def test_defaults_are_the_published_settings():
@@ -158,8 +171,9 @@ def test_every_field_is_covered(cls):
 @pytest.mark.parametrize("cls", OTHER)
 def test_configs_are_frozen_and_hashable(cls):
     """A config cannot be changed, and equal ones are one static argument."""
-    config = cls(**OTHER[cls])
-    assert hash(config) == hash(cls(**OTHER[cls]))
+    values = OTHER[cls] | ({"recipe": "paper"} if cls is Config else {})
+    config = cls(**values)
+    assert hash(config) == hash(cls(**values))
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(config, next(iter(OTHER[cls])), None)
     with pytest.raises(TypeError):
@@ -167,6 +181,7 @@ def test_configs_are_frozen_and_hashable(cls):
 
 
 NAN, INF = math.nan, math.inf
+PAPER = functools.partial(Config, recipe="paper")
 
 
 @pytest.mark.parametrize(
@@ -260,8 +275,8 @@ def test_refused_values(cls, name, value, message):
         (CouplingConfig, "overrelaxation", (1, 1.999)),
         (CouplingConfig, "cost_memory", (0, None)),
         (SelectionConfig, "heldout", (1e-6, 0.5)),
-        (Config, "gamma", (0, 2, "auto")),
-        (Config, "eta", (1e-4, 10, "auto")),
+        (PAPER, "gamma", (0, 2, "auto")),
+        (PAPER, "eta", (1e-4, 10, "auto")),
         (Config, "seed", (0, 2**32 - 1)),
     ],
 )
@@ -292,14 +307,14 @@ def test_anderson_needs_iterations_between_two_looks() -> None:
 def test_anderson_and_rho_are_refused_before_any_work(rho: str | float) -> None:
     coupling = CouplingConfig(anderson=3, overrelaxation=1)
     with pytest.raises(InputError, match=r"^coupling.anderson is 3, but .* rho"):
-        Config(rho=rho, coupling=coupling)
+        Config(recipe="paper", rho=rho, coupling=coupling)
 
 
 def test_no_rho_has_one_value():
     """Inf is the balanced problem, as None is: equal fits have equal digests."""
     assert Config(rho=INF) == Config(rho=None) == Config()
-    assert Config(rho="auto").rho == "auto"
-    assert Config(rho=1).to_dict()["rho"] == 1.0
+    assert Config(recipe="paper", rho="auto").rho == "auto"
+    assert Config(recipe="paper", rho=1).to_dict()["rho"] == 1.0
 
 
 def test_checks_name_the_argument():
@@ -311,7 +326,11 @@ def test_checks_name_the_argument():
     assert issubclass(InputError, ValueError)
 
 
-@pytest.mark.parametrize("config", [Config(), all_other()], ids=["default", "other"])
+@pytest.mark.parametrize(
+    "config",
+    [Config(), all_other("paper"), all_other("refined")],
+    ids=["default", "paper", "refined"],
+)
 def test_dictionary_round_trip(config):
     """from_dict undoes to_dict, through JSON text too."""
     values = config.to_dict()
@@ -323,15 +342,15 @@ def test_dictionary_round_trip(config):
 def test_missing_fields_take_their_default():
     """A dictionary may be partial, at both levels."""
     assert Config.from_dict({}) == Config()
-    found = Config.from_dict({"gamma": 0.5, "coupling": {"max_iterations": 7}})
-    assert found == Config(gamma=0.5, coupling=CouplingConfig(max_iterations=7))
+    found = Config.from_dict({"seed": 5, "coupling": {"max_iterations": 7}})
+    assert found == Config(seed=5, coupling=CouplingConfig(max_iterations=7))
 
 
 def test_from_dict_leaves_its_argument():
     """The dictionary that was given stays as it was."""
-    values = {"selection": {"gammas": [0.5]}}
-    assert Config.from_dict(values).selection.gammas == (0.5,)
-    assert values == {"selection": {"gammas": [0.5]}}
+    values = {"soft_cca": {"ridge": [0.5]}}
+    assert Config.from_dict(values).soft_cca.ridge == (0.5,)
+    assert values == {"soft_cca": {"ridge": [0.5]}}
 
 
 @pytest.mark.parametrize(
@@ -367,7 +386,7 @@ def test_digest_changes_with_every_field():
     """16 hexadecimal digits, the same for equal configs, others for any change."""
     digests = {"": Config().digest()}
     digests |= {name: config.digest() for name, config in one_other()}
-    digests["recipe"] = Config(recipe="refined").digest()
+    digests["recipe"] = Config(recipe="paper").digest()
     assert len(digests) == 2 + sum(map(len, OTHER.values()))
     assert len(set(digests.values())) == len(digests)
     assert Config().digest() == digests[""]
@@ -379,30 +398,59 @@ def test_digest_changes_with_every_field():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"gamma": 0.5}, "^gamma is a setting of the paper's recipe"),
-        ({"eta": 0.5}, "^eta is a setting of the paper's recipe"),
-        ({"rho": "auto"}, "^rho is a setting of the paper's recipe"),
-        ({"center": True}, "^center is a setting of the paper's recipe"),
+        ({"gamma": 0.5}, r"^gamma has .* recipe refined; leave it out, or take recipe"),
+        (
+            {"eta": 0.5},
+            r"^eta has no effect on recipe refined; .* take recipe paper\.$",
+        ),
+        ({"rho": "auto"}, "^rho has no effect"),
+        ({"center": True}, "^center has no effect"),
+        ({"selection": {"rule": "paper"}}, r"^selection\.rule has no .*; leave it out"),
+        ({"coupling": {"tolerance": 1}}, r"^coupling\.tol.*; set soft_cca\.tolerance,"),
         (
             {"distillation": {"epochs": 9}},
-            r"^distillation\.epochs has no effect .*; set refined\.epochs, or take",
+            r"^distillation\.ep.*; set refined\.epochs, or",
         ),
         (
             {"distillation": {"dim": 9}},
-            r"^distillation\.dim has no effect .*; leave it out, or take",
+            r"^distillation\.dim has no effect .*; leave it",
+        ),
+        ({"soft_cca": {"ridge": 9}}, r"^soft_cca\.ridge has .* recipe paper; leave it"),
+        (
+            {"soft_cca": {"tolerance": 1}},
+            r"^soft_cca\.tol.*; set coupling\.tolerance, ",
+        ),
+        (
+            {"refined": {"epochs": 9}},
+            r"^refined\.epochs .*; set distillation\.epochs, or",
         ),
     ],
 )
-def test_the_refined_recipe_refuses_what_it_ignores(values, message):
+def test_a_recipe_refuses_what_it_ignores(values, message):
     """A setting without effect is an error, and says what to set instead."""
-    Config.from_dict(values)
+    recipe, other = ("paper", "refined")
+    if values.keys() & {"soft_cca", "refined"}:
+        recipe, other = other, recipe
+    Config.from_dict({"recipe": recipe, **values})
     with pytest.raises(InputError, match=message):
-        Config.from_dict({"recipe": "refined", **values})
+        Config.from_dict({"recipe": other, **values})
+
+
+def test_what_one_recipe_alone_looks_at_is_named_rightly():
+    """Every name is a setting's, and so is every one that stands in its place."""
+    names = {name for name, _ in one_other()}
+    for recipe, other in (("paper", "refined"), ("refined", "paper")):
+        assert ONLY[recipe].keys() < names
+        for name, instead in ONLY[recipe].items():
+            assert instead is None or ONLY[other][instead] == name
 
 
 def test_each_recipe_has_its_training():
     """The refined recipe replaces four settings of the students and no other."""
-    config = Config(distillation=DistillationConfig(chunk_size=50, weight_decay=0.5))
+    config = Config(
+        recipe="paper",
+        distillation=DistillationConfig(chunk_size=50, weight_decay=0.5),
+    )
     assert config.training() == config.distillation
     short = dataclasses.replace(config, recipe="refined").training()
     assert (short.epochs, short.learning_rate) == (20, 3e-4)

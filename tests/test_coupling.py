@@ -427,12 +427,12 @@ def largest_array(n, m, config):
 )
 def test_streamed_solve_never_holds_the_cost(n, m):
     """No array of the streamed solve is larger than the coordinates or one tile."""
-    longer = max(n, m)
-    # 64 is the dimension of the coordinates, and the least number of rows of a tile.
-    rows, columns = tiles.tile_shape(longer)
-    tile = (rows + 1) * columns
+    # Either side's rows are cut, each by a tile of its own.
+    shapes = [tiles.tile_shape(k) for k in (n, m)]
+    tile = max((rows + 1) * columns for rows, columns in shapes)
     largest = largest_array(n, m, STREAMED)
-    assert largest <= max(64 * longer, tile)
+    # 64 is the dimension of the coordinates, and the least number of rows of a tile.
+    assert largest <= max(64 * max(n, m), tile)
     assert largest < n * m / 4
 
 

@@ -13,6 +13,7 @@ from anchordot_jax.errors import InputError
 from planted import leaves, same_model
 
 CONFIG = Config(
+    recipe="paper",
     gamma=1.0,
     eta=0.1,
     distillation=DistillationConfig(dim=4, epochs=2, chunk_size=8),

@@ -22,7 +22,7 @@ def test_unpaired_molecules_help(real_data: Path) -> None:
     x = open_embeddings(real_data / "chebi20.h5::molecule").read()
     y = open_embeddings(real_data / "chebi20.h5::text").read()
     split = protocol_split(len(x), seed=0, anchors=500, test=400)
-    config = Config(gamma=1.0, eta=0.02)
+    config = Config(recipe="paper", gamma=1.0, eta=0.02)
     model = AnchorDOT(config).fit(
         x, y, split.anchors, pool_x=x[split.pool_x], pool_y=y[split.pool_y]
     )

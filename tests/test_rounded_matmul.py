@@ -144,7 +144,9 @@ def test_clip_art_is_found_as_well():
         training = DistillationConfig(
             dim=128, epochs=40, chunk_size=300, warmup_steps=40, matmul=matmul
         )
-        config = ad.Config(gamma=0.75, eta=0.02, bank_size=0, distillation=training)
+        config = ad.Config(
+            recipe="paper", gamma=0.75, eta=0.02, bank_size=0, distillation=training
+        )
         model = ad.AnchorDOT(config).fit(
             art.image,
             art.text,

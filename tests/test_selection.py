@@ -17,7 +17,7 @@ from anchordot_jax.selection import heldout_ranks, select
 
 DIM_X, DIM_Y, LATENT = 12, 10, 6
 GRID = SelectionConfig(gammas=(0.0, 0.75), etas=(0.05, 10.0), min_heldout=6)
-CONFIG = Config(selection=GRID)
+CONFIG = Config(recipe="paper", selection=GRID)
 
 
 def two_views(n, seed, *, noise=0.02):
@@ -153,7 +153,7 @@ def candidate(gamma, eta, log_rank, standard_error, mean_rank=1.0):
 )
 def test_rules_by_hand(rule, curve, chosen):
     """Which candidate each rule picks from a small curve."""
-    config = Config(selection=SelectionConfig(rule=rule))
+    config = Config(recipe="paper", selection=SelectionConfig(rule=rule))
     found = selection._choose(tuple(curve), config)
     assert (found.gamma, found.eta) == chosen
 
@@ -171,15 +171,16 @@ def test_rho_rules_by_hand():
         candidate(0.75, 0.02, 3.1, 0.12, 8.0)._replace(rho=1.0),
         candidate(0.75, 0.02, 3.0, 0.0, 8.5)._replace(rho=0.3),
     ]
-    assert choose_rho(tuple(curve), Config()).rho == 1.0
+    assert choose_rho(tuple(curve), Config(recipe="paper")).rho == 1.0
     curve[0] = curve[0]._replace(standard_error=0.21)
-    assert choose_rho(tuple(curve), Config()).rho is None
+    assert choose_rho(tuple(curve), Config(recipe="paper")).rho is None
     curve[2] = curve[2]._replace(mean_rank=7.5)
-    config = Config(selection=SelectionConfig(rule="paper"))
+    config = Config(recipe="paper", selection=SelectionConfig(rule="paper"))
     assert choose_rho(tuple(curve), config).rho == 0.3
 
 
 RHO_ALONE = Config(
+    recipe="paper",
     gamma=0.75,
     eta=0.05,
     rho="auto",
@@ -225,9 +226,13 @@ def test_a_rho_given_is_that_of_every_candidate():
     assert found.rho == 0.3
     assert {c.rho for c in found.curve} == {0.3}
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    given = select(*problem(), Config(gamma=1, eta=1, rho=2), key=jax.random.key(3))
+    given = select(
+        *problem(), Config(recipe="paper", gamma=1, eta=1, rho=2), key=jax.random.key(3)
+    )
     assert (given.rho, given.curve) == (2.0, ())
-    few = select(*problem(n_anchors=9), Config(rho="auto"), key=jax.random.key(3))
+    few = select(
+        *problem(n_anchors=9), Config(recipe="paper", rho="auto"), key=jax.random.key(3)
+    )
     assert few.rho is None
 
 
@@ -276,7 +281,12 @@ def test_planted_gamma_is_found():
     (x, _), (_, y) = two_views(40, 1, noise=0.3), two_views(30, 2, noise=0.3)
     grid = SelectionConfig(gammas=(2.0, 0.5), etas=(10.0, 0.05), min_heldout=6)
     found = select(
-        anchors_x, anchors_y, x, y, Config(selection=grid), key=jax.random.key(3)
+        anchors_x,
+        anchors_y,
+        x,
+        y,
+        Config(recipe="paper", selection=grid),
+        key=jax.random.key(3),
     )
     assert (found.gamma, found.eta) == (0.5, 0.05)
 
@@ -295,7 +305,7 @@ def test_a_given_setting_is_not_searched():
 
 def test_nothing_to_choose():
     """With both given nothing is solved and no anchor is held out."""
-    config = Config(gamma=0.3, eta=0.04)
+    config = Config(recipe="paper", gamma=0.3, eta=0.04)
     found = select(*problem(), config, key=jax.random.key(3))
     assert found[:4] == (0.3, 0.04, (), 0)
     assert found.reason == "Nothing was left to choose."
@@ -316,7 +326,7 @@ def test_too_few_anchors_take_the_defaults(fixed, gamma, eta):
 def draws(n_anchors, *, n=40, m=30, seed=3, **settings):
     """Return the draws that select makes, and the problem they come from."""
     arrays = problem(n_anchors, n, m)
-    config = Config(selection=SelectionConfig(**settings))
+    config = Config(recipe="paper", selection=SelectionConfig(**settings))
     found = selection._draws(*arrays, config=config, key=jax.random.key(seed))
     return list(found), arrays
 

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import pytest
 
-from anchordot_jax import AlignedModel, Config, open_embeddings
+from anchordot_jax import AlignedModel, AnchorDOT, Config, open_embeddings
 from anchordot_jax.alignment import FitResult, fit_data, run_identity
 from anchordot_jax.config import DistillationConfig
 from anchordot_jax.data import Split, split_by_exclusion
@@ -227,17 +227,18 @@ def test_what_needs_whole_pools_is_refused(sources: Sources, tmp_path: Path) -> 
     data, mesh = read(sources, 0), make_mesh("1")
     with pytest.raises(InputError, match="pool_memory is for one device"):
         granted(STREAMED, mesh)
-    refined = Config(recipe="refined")
-    assert granted(refined) is None
     for config, devices, what in (
-        # No advice of a limit, which either of the two refuses.
-        (refined, None, "Recipe refined needs both pools in memory.*; give arrays"),
+        (Config(), None, "Recipe refined needs both pools in memory.*; give arrays"),
+        # No advice of a limit, which is refused with a mesh.
         (Config(), mesh, "A fit over several devices needs both pools in memory"),
     ):
         with pytest.raises(InputError, match=what):
             fit_data(data, config, mesh=devices)
-    with pytest.raises(InputError, match=r"pool_memory has no effect on recipe ref"):
-        Config(recipe="refined", distillation=DistillationConfig(pool_memory=0))
+    few = Config(distillation=DistillationConfig(pool_memory=1000))
+    what = r"takes both pools in memory, and here they are .* more than the 1e-06 GB of"
+    with pytest.raises(InputError, match=what):
+        AnchorDOT(few).fit(GIVEN.x, GIVEN.y, GIVEN.pairs, run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     free = dataclasses.replace(CONFIG.selection, pool_limit=None)
     with pytest.raises(InputError, match=r"^selection\.pool_limit is None"):
         fit_data(data, dataclasses.replace(STREAMED, selection=free))
@@ -398,9 +399,10 @@ def test_a_limit_of_its_own_is_found(sources: Sources) -> None:
     limit = granted(Config())
     assert limit is not None
     assert 1 << 20 < limit < 1 << 50
-    assert not is_streamed(read(sources, limit), Config())
+    for recipe in ("paper", "refined"):
+        assert not is_streamed(read(sources, limit), Config(recipe=recipe))
     # What was left in its file is streamed, whatever would fit now.
-    assert is_streamed(read(sources, 0), Config())
+    assert is_streamed(read(sources, 0), Config(recipe="paper"))
 
 
 def test_the_next_item_is_read_while_the_present_one_is_worked_on() -> None:

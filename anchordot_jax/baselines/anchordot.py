@@ -72,7 +72,7 @@ METHODS = (
         trust="paper",
         notes="gamma and eta chosen by the ranks of held-out anchors in the plan.",
         needs=Needs(pools=True),
-        settings=Config(),
+        settings=Config(recipe="paper"),
         tuned=("gamma", "eta"),
         choose=choose_anchordot,
         fit=fit_anchordot,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from anchordot_jax.errors import InputError
 
@@ -21,13 +21,15 @@ class Demo:
     """Pairs given to the fit."""
     test: int = 400
     """Pairs scored."""
+    recipe: Literal["paper", "refined"] = "refined"
+    """As in `anchordot fit`."""
     quiet: bool = False
     """No progress bars."""
     json: bool = False
     """Print one JSON object instead of tables."""
 
     def run(self) -> int:
-        """Fit both methods, print their recalls, and return the exit code."""
+        """Fit all methods, print their recalls, and return the exit code."""
         from anchordot_jax.alignment import fit_data
         from anchordot_jax.baselines.trained.contrastive import fit_contrastive
         from anchordot_jax.cli.progress import TerminalListener
@@ -38,7 +40,7 @@ class Demo:
 
         if self.test < 1:
             raise InputError(f"--test must be at least 1, got {self.test}.")
-        config = Config(seed=self.seed)
+        config = Config(recipe=self.recipe, seed=self.seed)
         art = load_openclipart()
         x, y = art.image, art.text
         split = protocol_split(
@@ -67,8 +69,7 @@ class Demo:
             for name, steps in _contrastive_lengths(config, data).items()
         }
         seconds["contrastive fits"] = time.perf_counter() - start
-        bank_x, bank_y = data.whole_pools("The demo")
-        banks = {"bank_x": bank_x, "bank_y": bank_y}
+        found = result.model.evaluate_both(x, y, split.test_pairs)
         chance = {
             f"{way}/recall@{k}": chance_recall(self.test, 1, k)
             for way in ("x2y", "y2x")
@@ -80,10 +81,10 @@ class Demo:
                 name: rival.evaluate(x, y, split.test_pairs)
                 for name, rival in rivals.items()
             },
-            "AnchorDOT": result.model.evaluate(x, y, split.test_pairs),
-            "AnchorDOT, hubs corrected": result.model.evaluate(
-                x, y, split.test_pairs, **banks
-            ),
+            "AnchorDOT": {name: found[name] for name in chance},
+            "AnchorDOT, hubs corrected": {
+                name: found[f"bank/{name}"] for name in chance
+            },
         }
         self._print(rows, seconds, result)
         return 0
@@ -92,20 +93,20 @@ class Demo:
         self, rows: dict[str, dict[str, float]], seconds: dict[str, float], result: Any
     ) -> None:
         from anchordot_jax.cli import output
+        from anchordot_jax.recipes.refined import chosen_settings
 
-        chosen = result.selection
+        chosen = chosen_settings(result.selection)
         if self.json:
             output.print_json(
                 {
                     "methods": rows,
                     "seconds": seconds,
-                    "gamma": chosen.gamma,
-                    "eta": chosen.eta,
+                    **chosen,
                 }
             )
             return
         output.print_recalls(f"{self.test} held-out pairs", rows)
-        print(f"gamma {chosen.gamma:g}, eta {chosen.eta:g}. {chosen.reason}")
+        print(f"{output.settings_line(chosen)}. {result.selection.reason}")
         print(
             "Seconds: "
             + ", ".join(f"{stage} {value:.1f}" for stage, value in seconds.items())
@@ -116,8 +117,8 @@ class Demo:
 def _contrastive_lengths(config: "Config", data: "FitData") -> dict[str, int]:
     """Return the steps of two contrastive fits on the same pairs.
 
-    One has as many epochs as AnchorDOT, each a single chunk of anchors; the other has
-    as many gradient steps.
+    One has as many epochs as the paper's recipe, each a single chunk of anchors; the
+    other has as many gradient steps.
     """
     from anchordot_jax.distillation import plan_chunks
 

@@ -120,7 +120,7 @@ class Fit:
         from anchordot_jax import data
         from anchordot_jax.fit_files import read_fit_data
         from anchordot_jax.fit_inputs import check_data
-        from anchordot_jax.fitting.pool_memory import granted
+        from anchordot_jax.fitting.pool_memory import granted, is_streamed
 
         source_x, source_y = data.open_embeddings(self.x), data.open_embeddings(self.y)
         pairs = data.read_pairs(self.pairs, source_x, source_y, keys=self.pair_keys)
@@ -143,6 +143,8 @@ class Fit:
         strict = self.config.distillation.pool_memory is not None
         fit_data = read_fit_data(self._sources(), split, memory=memory, strict=strict)
         check_data(fit_data)
+        # Before the run folder is made: the recipe may refuse pools of this size.
+        is_streamed(fit_data, self.config, spread)
         return fit_data, split
 
     def _open_run(self, data: "FitData", split: "Split") -> "RunFolder":
@@ -217,11 +219,7 @@ class Fit:
         info = model.info
         print(
             f"{info['n_anchors']} pairs, pools of {info['n_pool_x']} and "
-            f"{info['n_pool_y']}; "
-            + ", ".join(
-                f"{k.replace('_', ' ')} {v:g}" for k, v in _chosen(model).items()
-            )
-            + "."
+            f"{info['n_pool_y']}; {output.settings_line(_chosen(model))}."
         )
         print(info["choice"] + f" {info['sinkhorn_iterations']} Sinkhorn iterations.")
         if "mass" in info:

@@ -130,7 +130,7 @@ def _print_pairs(found: dict[str, Any]) -> None:
     if rank < found["anchors"]:
         print(
             f"The anchors span {found['anchor_rank_x']} and {found['anchor_rank_y']} "
-            f"dimensions; gamma above 1 leans on the poorly estimated ones."
+            f"dimensions; a gamma above 1 leans on the poorly estimated ones."
         )
 
 

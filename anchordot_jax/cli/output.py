@@ -33,6 +33,11 @@ def print_table(
     console.print(table)
 
 
+def settings_line(chosen: Mapping[str, float]) -> str:
+    """Return some settings in words: "ridge ratio 0.12, power 1"."""
+    return ", ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in chosen.items())
+
+
 def print_recalls(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
     """Print the recalls of some methods, in percent."""
     heads = ["recall, %", *(name.replace("recall", "R") for name in RECALLS)]

@@ -23,8 +23,7 @@ def granted(config: Config, mesh: Mesh | None = None) -> int | None:
     """Return the bytes that both pools may take as float32; None: whatever they take.
 
     By default half of the device's memory, and a quarter of the host's (of the control
-    group's limit, where that is smaller), for what can be streamed: the paper's recipe
-    on one device.
+    group's limit, where that is smaller). Over several devices there is no limit.
 
     Raises:
         InputError: a limit that was set for a fit on several devices.
@@ -37,7 +36,7 @@ def granted(config: Config, mesh: Mesh | None = None) -> int | None:
         )
     if limit is not None:
         return limit
-    if mesh is not None or config.recipe == "refined":
+    if mesh is not None:
         return None
     device = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     shares = ((device, DEVICE_SHARE), (_host_memory(), HOST_SHARE))
@@ -107,12 +106,22 @@ def is_streamed(data: FitData, config: Config, mesh: Mesh | None = None) -> bool
     """Return whether the pools' rows go to the device chunk by chunk.
 
     Raises:
-        InputError: see `granted`, and pools that stay in their files for work that
-            needs them whole.
+        InputError: see `granted`, and pools that would be streamed by work that needs
+            them whole.
     """
     limit = granted(config, mesh)
-    if mesh is not None or config.recipe == "refined":
-        data.whole_pools("A fit over several devices" if mesh else "Recipe refined")
+    if mesh is not None:
+        data.whole_pools("A fit over several devices")
         return False
     size = pool_bytes(data.pool_x, data.pool_y)
-    return data.stored or (limit is not None and size > limit)
+    if config.recipe == "paper":
+        return data.stored or (limit is not None and size > limit)
+    if limit is not None and size > limit:
+        raise InputError(
+            f"Recipe refined takes both pools in memory, and here they are "
+            f"{size / 1e9:.3g} GB as float32, more than the {limit / 1e9:.3g} GB of "
+            f"distillation.pool_memory; take recipe paper, which streams them, or set "
+            f"another limit."
+        )
+    data.whole_pools("Recipe refined")
+    return False

@@ -39,10 +39,11 @@ class DistillationConfig:
     """Type that the factors of the students' matrix products are rounded to; sums are
     float32 either way, and so are targets, norms and softmaxes. None: float32."""
     pool_memory: int | None = None
-    """Bytes both pools may take as float32. Larger ones stay in their files, and a
-    thread reads each chunk's rows ahead of its step. None: half the device's memory, at
-    most a quarter of the host's; 0: always streamed. It does not apply to baselines and
-    many_seeds: arrays given are in memory already."""
+    """Bytes both pools may take as float32. The paper's recipe leaves larger ones in
+    their files, and a thread reads each chunk's rows ahead of its step; recipe refined
+    refuses them. None: half the device's memory, at most a quarter of the host's; 0:
+    always streamed. It does not apply to baselines and many_seeds: arrays given are in
+    memory already."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -64,6 +64,7 @@ def small(method: Method) -> object:
         )
     if isinstance(settings, Config):
         return Config(
+            recipe="paper",
             gamma=0.75,
             eta=0.05,
             distillation=SMALL["distillation"],

@@ -18,9 +18,10 @@ from planted import problem, same_model
 GIVEN = problem()
 X, Y = GIVEN.x[GIVEN.pairs[:, 0]], GIVEN.y[GIVEN.pairs[:, 1]]
 CONFIG = Config(
+    recipe="paper",
     distillation=DistillationConfig(
         dim=8, epochs=30, chunk_size=16, learning_rate=0.03, warmup_steps=4
-    )
+    ),
 )
 
 

@@ -239,7 +239,12 @@ FITS: dict[str, tuple[Change, dict[str, str], str]] = {
     "rho refined": (
         keep,
         {"rho": "0.3", "recipe": "refined"},
-        "rho is a setting of the paper's recipe and has no effect on recipe refined",
+        "rho has no effect on recipe refined; leave it out, or take recipe paper",
+    ),
+    "soft_cca paper": (
+        keep,
+        {"soft-cca.tolerance": "0.1"},
+        "soft_cca.tolerance has no effect on recipe paper; set coupling.tolerance, or",
     ),
     "gamma NaN": (keep, {"gamma": "nan"}, "gamma must be a number in [0, 2], got nan"),
     "eta": (keep, {"eta": "0"}, "eta must be a number in [0.0001, 10] (0.02 is usual)"),

@@ -1,4 +1,4 @@
-"""`anchordot fit --recipe refined`: the same files and resume as the paper's recipe."""
+"""`anchordot fit` by its default recipe: the same files and resume as the paper's."""
 
 import json
 import signal
@@ -15,7 +15,6 @@ from planted import Cli, problem, same_model, tree
 
 EPOCHS = 3
 CONFIG = Config(
-    recipe="refined",
     distillation=DistillationConfig(chunk_size=8),
     soft_cca=SoftCcaConfig(
         ridge=(0.5, 2.0),
@@ -32,7 +31,7 @@ CONFIG = Config(
 )
 FIT = [
     *("fit", "--x", "x.npy", "--y", "y.npy", "--pairs", "pairs.csv"),
-    *("--test-pairs", "test.csv", "--out", "run", "--recipe", "refined"),
+    *("--test-pairs", "test.csv", "--out", "run"),
     *("--distillation.chunk-size", "8", "--soft-cca.ridge", "0.5", "2"),
     *("--soft-cca.balance", "1", "--soft-cca.power", "0.75", "1"),
     *("--soft-cca.ridge-ratio", "0.25", "--soft-cca.sharpness", "3"),
@@ -125,8 +124,9 @@ def test_an_interrupted_refined_fit_resumes(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--gamma", "0.5"], "gamma is a setting of the paper's recipe"),
+        (["--gamma", "0.5"], "gamma has no effect on recipe refined; leave it"),
         (["--distillation.epochs", "9"], "set refined.epochs, or take recipe paper"),
+        (["--distillation.pool-memory", "99"], "takes both pools in memory, and here"),
         (["--soft-cca.ridge", "0"], "soft_cca.ridge must be a number > 0, got 0.0"),
     ],
 )

@@ -9,7 +9,7 @@ from anchordot_jax.fitted import pool_matches
 from anchordot_jax.selection import Selection
 
 N_ANCHORS, N_POOL = 40, 60
-CONFIG = Config(gamma=1.0, eta=0.1, center=True)
+CONFIG = Config(recipe="paper", gamma=1.0, eta=0.1, center=True)
 CHOSEN = Selection(1.0, 0.1, (), 0, "given")
 
 

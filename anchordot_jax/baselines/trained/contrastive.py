@@ -90,7 +90,10 @@ def fit_method(
     anchors: Anchors, pools: Pools, *, settings: ContrastiveSettings, key: jax.Array
 ) -> AlignedModel:
     """Return students trained with InfoNCE on the anchors; pools are only counted."""
-    config = Config(distillation=settings.distillation, seed=seed_of(key))
+    # The recipe that looks at all of these settings.
+    config = Config(
+        recipe="paper", distillation=settings.distillation, seed=seed_of(key)
+    )
     steps = settings.steps
     if steps is None and settings.length == "steps":
         sizes = len(pools.x), len(pools.y), len(anchors.x)
