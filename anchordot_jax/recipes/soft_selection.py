@@ -13,7 +13,9 @@ eigendecomposition a side serves all folds, all candidates and the fit itself.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -21,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from anchordot_jax.config import CouplingConfig, SoftCcaConfig
-from anchordot_jax.recipes import soft_cca, two_sides
+from anchordot_jax.recipes import canonical, soft_cca, two_sides
 from anchordot_jax.recipes.heldout_ranks import (
     Fold,
     Gallery,
@@ -207,14 +209,30 @@ def _judge_first(
     tick: Callable[[], None],
 ) -> Judge:
     def judge(settings: soft_cca.Settings) -> np.ndarray:
-        found = []
-        for fold in folds:
+        def ranked(fold: Fold) -> np.ndarray:
             weights = fold.first.weights(settings)
-            found.append(heldout_logs(sides, fold, gallery, weights))
-            tick()
-        return np.concatenate(found)
+            return heldout_logs(sides, fold, gallery, weights)
+
+        return _side_by_side(ranked, folds, tick)
 
     return judge
+
+
+def _side_by_side(
+    ranked: Callable[..., np.ndarray], folds: Sequence[object], tick: Callable[[], None]
+) -> np.ndarray:
+    """Return the log ranks of all folds, each of which is NumPy's work in one thread.
+
+    Products and factorisations leave the interpreter to the other threads.
+    """
+    workers = min(len(folds), os.cpu_count() or 1)
+    # Around all of them: the limit of one ends while the others still work.
+    with canonical.single_thread(), ThreadPoolExecutor(workers) as threads:
+        found = []
+        for logs in threads.map(ranked, folds):
+            found.append(logs)
+            tick()
+    return np.concatenate(found)
 
 
 def _judge_second(
@@ -248,11 +266,13 @@ def _judge_second(
         teacher = settings.sharpness, settings.power
         if teacher not in plans:
             plans[teacher] = crosses(settings)
-        found = []
-        for fold, cross in zip(folds, plans[teacher], strict=True):
+
+        def ranked(part: tuple[Fold, np.ndarray]) -> np.ndarray:
+            fold, cross = part
             weights = soft_cca.second_weights(sides, cross, settings)
-            found.append(heldout_logs(sides, fold, gallery, weights))
-            tick()
-        return np.concatenate(found)
+            return heldout_logs(sides, fold, gallery, weights)
+
+        parts = list(zip(folds, plans[teacher], strict=True))
+        return _side_by_side(ranked, parts, tick)
 
     return judge

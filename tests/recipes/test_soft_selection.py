@@ -1,8 +1,12 @@
 """Choosing ridges and sharpness: against a naive loop, and what it must not see."""
 
+import os
+import threading
+
 import jax
 import numpy as np
 import pytest
+import threadpoolctl
 from test_soft_cca import (
     SETTINGS,
     cosines,
@@ -177,6 +181,26 @@ def test_one_eigendecomposition_a_side_serves_all_candidates(monkeypatch):
     assert calls == []
     assert len(plans) == 3 * 2
     assert progress == [(i, 30) for i in range(1, 31)]
+
+
+def test_folds_side_by_side_are_in_order_and_leave_the_threads_as_they_were():
+    """The first fold is held up until the second is through, where two run at once."""
+    limits = [lib["num_threads"] for lib in threadpoolctl.threadpool_info()]
+    second = threading.Event()
+
+    def ranked(fold):
+        if fold == 0 and os.cpu_count() > 1:
+            assert second.wait(60)
+        if fold == 1:
+            second.set()
+        with soft_selection.canonical.single_thread():
+            return np.full(2, float(fold))
+
+    ticks = []
+    found = soft_selection._side_by_side(ranked, range(3), lambda: ticks.append(1))
+    np.testing.assert_array_equal(found, [0, 0, 1, 1, 2, 2])
+    assert len(ticks) == 3
+    assert limits == [lib["num_threads"] for lib in threadpoolctl.threadpool_info()]
 
 
 def test_settings_that_are_given_are_not_searched():
