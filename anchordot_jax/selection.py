@@ -25,6 +25,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from anchordot_jax import coupling, geometry, profiles
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import Config
+from anchordot_jax.evaluation.heldout_choice import (
+    errors_behind_best,
+    preferred_near_best,
+)
 
 # The paper's most frequent choice (Table 9).
 USUAL_GAMMA = 0.75
@@ -314,9 +318,10 @@ def _curve(
         point: np.concatenate([np.log(rank).reshape(2, -1).mean(0) for rank in draws])
         for point, draws in ranks.items()
     }
-    best = min(logs.values(), key=np.mean)
+    points = sorted(logs, key=_order)
+    errors = errors_behind_best(np.stack([logs[point] for point in points]))
     curve = []
-    for point in sorted(logs, key=_order):
+    for point, error in zip(points, errors, strict=True):
         gamma, eta, rho = point
         log_rank, solved = logs[point], solves[point]
         rank = np.concatenate(ranks[point])
@@ -325,7 +330,7 @@ def _curve(
             eta=eta,
             mean_rank=float(rank.mean()),
             log_rank=float(log_rank.mean()),
-            standard_error=_standard_error(log_rank - best),
+            standard_error=float(error),
             recall_at_1=float((rank <= 1).mean()),
             recall_at_10=float((rank <= 10).mean()),
             epsilon=float(np.mean([one.epsilon for one in solved])),
@@ -364,12 +369,9 @@ def _choose(
     """
     if config.selection.rule == "paper":
         return min(curve, key=lambda candidate: candidate.mean_rank)
-    least = min(candidate.log_rank for candidate in curve)
-    tied = [c for c in curve if c.log_rank - least <= c.standard_error]
-    return min(tied, key=prefer)
-
-
-def _standard_error(differences: np.ndarray) -> float:
-    if len(differences) < 2:
-        return 0.0
-    return float(differences.std(ddof=1) / math.sqrt(len(differences)))
+    chosen = preferred_near_best(
+        [c.log_rank for c in curve],
+        [c.standard_error for c in curve],
+        [prefer(c) for c in curve],
+    )
+    return curve[chosen]

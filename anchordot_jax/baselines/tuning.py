@@ -15,6 +15,10 @@ import jax
 import numpy as np
 
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools, Scorer
+from anchordot_jax.evaluation.heldout_choice import (
+    errors_behind_best,
+    preferred_near_best,
+)
 from anchordot_jax.evaluation.score_matrix import partner_ranks
 from anchordot_jax.model import AlignedModel
 
@@ -72,18 +76,10 @@ def choose(
 def _choose(candidates: list[Any], ranks: list[list[np.ndarray]]) -> Choice:
     # One number an anchor: its two directions are not independent.
     logs = np.array([np.log(np.concatenate(own, axis=1)).mean(axis=0) for own in ranks])
-    best = logs[logs.mean(axis=1).argmin()]
-    n = logs.shape[1]
-    errors = (logs - best[None, :]).std(axis=1, ddof=1) / math.sqrt(n)
-    behind = logs.mean(axis=1) - best.mean()
-    chosen = candidates[int(np.argmax(behind <= errors))]
-    curve = tuple(
-        Candidate(candidate, float(log_rank), float(error))
-        for candidate, log_rank, error in zip(
-            candidates, logs.mean(axis=1), errors, strict=True
-        )
-    )
-    return Choice(chosen, curve, n)
+    log_ranks, errors = logs.mean(axis=1).tolist(), errors_behind_best(logs).tolist()
+    chosen = preferred_near_best(log_ranks, errors, range(len(candidates)))
+    curve = map(Candidate, candidates, log_ranks, errors)
+    return Choice(candidates[chosen], tuple(curve), logs.shape[1])
 
 
 def heldout_draws(

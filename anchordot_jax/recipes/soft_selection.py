@@ -23,6 +23,10 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from anchordot_jax.config import CouplingConfig, SoftCcaConfig
+from anchordot_jax.evaluation.heldout_choice import (
+    errors_behind_best,
+    preferred_near_best,
+)
 from anchordot_jax.recipes import canonical, soft_cca, two_sides
 from anchordot_jax.recipes.heldout_ranks import (
     Fold,
@@ -184,8 +188,7 @@ def _try(
 ) -> list[Candidate]:
     """Return the values of one setting with their averages over all anchors."""
     logs = np.array([judge(settings._replace(**{name: value})) for value in values])
-    best = logs[logs.mean(axis=1).argmin()]
-    errors = (logs - best[None, :]).std(axis=1, ddof=1) / np.sqrt(logs.shape[1])
+    errors = errors_behind_best(logs)
     return [
         Candidate(name, value, float(own.mean()), float(error))
         for value, own, error in zip(values, logs, errors, strict=True)
@@ -194,12 +197,14 @@ def _try(
 
 def choose(points: list[Candidate], known: soft_cca.Settings | None) -> float:
     """Return the best value; the known one, if it is within a standard error of it."""
-    best = min(points, key=lambda point: point.log_rank)
-    for point in points:
-        close = point.log_rank - best.log_rank <= point.standard_error
-        if known is not None and close and point.value == getattr(known, point.setting):
-            return point.value
-    return best.value
+    log_ranks = [point.log_rank for point in points]
+    stays = [
+        known is not None and point.value == getattr(known, point.setting)
+        for point in points
+    ]
+    costs = [-math.inf if s else own for s, own in zip(stays, log_ranks, strict=True)]
+    errors = [point.standard_error for point in points]
+    return points[preferred_near_best(log_ranks, errors, costs)].value
 
 
 def _judge_first(
