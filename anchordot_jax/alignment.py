@@ -27,15 +27,15 @@ from anchordot_jax.fit_inputs import (
     pool_weights,
     take,
 )
-from anchordot_jax.fitting import choosing, finished_model, matching, training
-from anchordot_jax.fitting.pool_memory import is_streamed, streaming_note
-from anchordot_jax.fitting.task import Keys, Task
 from anchordot_jax.listeners import Listener
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
 from anchordot_jax.recipes import refined, soft_selection
 from anchordot_jax.runs.lock import sole_writer
 from anchordot_jax.runs.run_folder import RunFolder
+from anchordot_jax.stages import choosing, finished_model, matching, training
+from anchordot_jax.stages.pool_memory import is_streamed, streaming_note
+from anchordot_jax.stages.task import Keys, Task
 from anchordot_jax.students import Params
 
 

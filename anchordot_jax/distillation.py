@@ -15,20 +15,23 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from anchordot_jax import affinity, coupling
+from anchordot_jax import coupling
 from anchordot_jax.arrays import AnyArray
-from anchordot_jax.chunks import ChunkPlan as ChunkPlan
-from anchordot_jax.chunks import draw_epoch
-from anchordot_jax.chunks import plan_chunks as plan_chunks
 from anchordot_jax.config import DistillationConfig
-from anchordot_jax.contrastive import info_nce as info_nce
-from anchordot_jax.contrastive import soft_contrastive_loss as soft_contrastive_loss
-from anchordot_jax.optimizer import TrainState as TrainState
-from anchordot_jax.optimizer import apply_gradient
-from anchordot_jax.optimizer import clamp_scale as clamp_scale
-from anchordot_jax.optimizer import init_training as init_training
-from anchordot_jax.optimizer import make_optimizer as make_optimizer
 from anchordot_jax.students import Params
+from anchordot_jax.training import affinity
+from anchordot_jax.training.chunks import ChunkPlan as ChunkPlan
+from anchordot_jax.training.chunks import draw_epoch
+from anchordot_jax.training.chunks import plan_chunks as plan_chunks
+from anchordot_jax.training.contrastive import info_nce as info_nce
+from anchordot_jax.training.contrastive import (
+    soft_contrastive_loss as soft_contrastive_loss,
+)
+from anchordot_jax.training.optimizer import TrainState as TrainState
+from anchordot_jax.training.optimizer import apply_gradient
+from anchordot_jax.training.optimizer import clamp_scale as clamp_scale
+from anchordot_jax.training.optimizer import init_training as init_training
+from anchordot_jax.training.optimizer import make_optimizer as make_optimizer
 
 
 class Pools(NamedTuple):

@@ -20,8 +20,9 @@ import jax
 import jax.numpy as jnp
 import tyro
 
-from anchordot_jax import distillation, optimizer
+from anchordot_jax import distillation
 from anchordot_jax.config import DistillationConfig
+from anchordot_jax.training import optimizer
 
 GIGA = 1e9
 TYPES = ("float32", "bfloat16")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 import reference
-from anchordot_jax.chunks import draw_chunks
 from anchordot_jax.config import DistillationConfig
 from anchordot_jax.distillation import (
     Anchors,
@@ -27,7 +26,8 @@ from anchordot_jax.distillation import (
     train_epoch,
 )
 from anchordot_jax.distillation import train as train_all
-from anchordot_jax.optimizer import clamp_scale, make_optimizer
+from anchordot_jax.training.chunks import draw_chunks
+from anchordot_jax.training.optimizer import clamp_scale, make_optimizer
 
 N, M, N_ANCHORS, DIM_X, DIM_Y = 50, 35, 12, 10, 8
 CONFIG = DistillationConfig(

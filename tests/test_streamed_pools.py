@@ -24,20 +24,20 @@ from anchordot_jax.data.stored_pool import StoredPool, blocks, open_pool
 from anchordot_jax.errors import InputError
 from anchordot_jax.fit_files import read_fit_data
 from anchordot_jax.fit_inputs import FitData
-from anchordot_jax.fitting import pool_memory
-from anchordot_jax.fitting.choosing import choose
-from anchordot_jax.fitting.pool_memory import (
+from anchordot_jax.listeners import Interrupted, Silent
+from anchordot_jax.parallel.mesh import make_mesh
+from anchordot_jax.runs.run_folder import RunFolder
+from anchordot_jax.runs.sources import Sources
+from anchordot_jax.selection import _draws, subset_rows
+from anchordot_jax.stages import pool_memory
+from anchordot_jax.stages.choosing import choose
+from anchordot_jax.stages.pool_memory import (
     control_group_limits,
     granted,
     is_streamed,
 )
-from anchordot_jax.fitting.task import Task
-from anchordot_jax.listeners import Interrupted, Silent
-from anchordot_jax.parallel.mesh import make_mesh
-from anchordot_jax.prefetch import prefetched
-from anchordot_jax.runs.run_folder import RunFolder
-from anchordot_jax.runs.sources import Sources
-from anchordot_jax.selection import _draws, subset_rows
+from anchordot_jax.stages.task import Task
+from anchordot_jax.training.prefetch import prefetched
 from planted import (
     CONFIG,
     N_X,

@@ -120,7 +120,7 @@ class Fit:
         from anchordot_jax import data
         from anchordot_jax.fit_files import read_fit_data
         from anchordot_jax.fit_inputs import check_data
-        from anchordot_jax.fitting.pool_memory import granted, is_streamed
+        from anchordot_jax.stages.pool_memory import granted, is_streamed
 
         source_x, source_y = data.open_embeddings(self.x), data.open_embeddings(self.y)
         pairs = data.read_pairs(self.pairs, source_x, source_y, keys=self.pair_keys)

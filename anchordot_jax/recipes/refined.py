@@ -12,14 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray
 
-from anchordot_jax import (
-    affinity,
-    coupling,
-    distillation,
-    profiles,
-    row_masses,
-    selection,
-)
+from anchordot_jax import coupling, distillation, profiles, row_masses, selection
 from anchordot_jax.config import Config, CouplingConfig
 from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Interrupted, Listener, sinkhorn_reporter
@@ -28,6 +21,7 @@ from anchordot_jax.parallel.mesh import everywhere, place_rows, wait_for_all
 from anchordot_jax.recipes import canonical, soft_cca, soft_selection, two_sides
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.students import Params
+from anchordot_jax.training import affinity
 
 
 def select(

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from anchordot_jax import affinity, row_masses
+from anchordot_jax import row_masses
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.recipes import canonical
+from anchordot_jax.training import affinity
 
 
 class Side(NamedTuple):

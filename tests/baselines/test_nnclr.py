@@ -9,7 +9,6 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 import reference
-from anchordot_jax import affinity
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.baselines.trained import nnclr
 from anchordot_jax.baselines.trained.nnclr import (
@@ -20,6 +19,7 @@ from anchordot_jax.baselines.trained.nnclr import (
 )
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
+from anchordot_jax.training import affinity
 
 ANCHORS = Anchors(reference.unit_rows(10, 7, 0), reference.unit_rows(10, 5, 1))
 POOLS = Pools(reference.unit_rows(18, 7, 2), reference.unit_rows(19, 5, 3))

@@ -11,7 +11,6 @@ import pytest
 from scipy.special import log_softmax
 
 import reference
-from anchordot_jax import affinity
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.baselines.trained import ot_clip
 from anchordot_jax.baselines.trained.ot_clip import (
@@ -23,6 +22,7 @@ from anchordot_jax.baselines.trained.ot_clip import (
 )
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
+from anchordot_jax.training import affinity
 
 SCORES = np.array([[0.9, 0.8, 0.1], [0.7, 0.6, 0.2], [0.3, 0.65, 0.4]])
 LOGITS = jnp.asarray(SCORES / 0.1, jnp.float32)

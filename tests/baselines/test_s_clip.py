@@ -11,7 +11,6 @@ import pytest
 from scipy.special import log_softmax
 
 import reference
-from anchordot_jax import affinity
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.baselines.trained import s_clip
 from anchordot_jax.baselines.trained.s_clip import (
@@ -21,6 +20,7 @@ from anchordot_jax.baselines.trained.s_clip import (
 )
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
+from anchordot_jax.training import affinity
 
 ANCHORS = Anchors(reference.unit_rows(10, 7, 0), reference.unit_rows(10, 5, 1))
 POOLS = Pools(reference.unit_rows(8, 7, 2), reference.unit_rows(9, 5, 3))

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import reference
-from anchordot_jax import affinity
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Pools
 from anchordot_jax.baselines.trained import sail, training
 from anchordot_jax.baselines.trained.sail import SailSemiSettings, SailSettings
 from anchordot_jax.errors import InputError
 from anchordot_jax.students import init_params
+from anchordot_jax.training import affinity
 
 ANCHORS = Anchors(reference.unit_rows(12, 7, 0), reference.unit_rows(12, 5, 1))
 POOLS = Pools(reference.unit_rows(9, 7, 2), reference.unit_rows(11, 5, 3))

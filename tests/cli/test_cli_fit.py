@@ -141,7 +141,7 @@ def test_an_archive_is_read_where_no_limit_was_set(
 ) -> None:
     """However little is granted by default; that the other side streams is said."""
     theirs = leaves(fitted())
-    monkeypatch.setattr("anchordot_jax.fitting.pool_memory._host_memory", lambda: 40)
+    monkeypatch.setattr("anchordot_jax.stages.pool_memory._host_memory", lambda: 40)
     np.savez(files / "y.npz", embeddings=problem().y)
     code, _, err = cli(*FIT, "--y", "y.npz")
     assert code == 0

@@ -16,11 +16,12 @@ import pytest
 import safetensors.numpy
 
 import reference
-from anchordot_jax import distillation, geometry, spread_distillation
+from anchordot_jax import distillation, geometry
 from anchordot_jax.config import CouplingConfig, DistillationConfig
 from anchordot_jax.coupling import solve_coupling
 from anchordot_jax.errors import InputError
 from anchordot_jax.parallel.mesh import initialize, make_mesh, replicate, shard_rows
+from anchordot_jax.training import spread_distillation
 
 DEVICES = 8
 N, M, R, N_ANCHORS, DIM_X, DIM_Y = 53, 37, 6, 12, 10, 8

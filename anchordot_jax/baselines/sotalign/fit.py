@@ -18,10 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchordot_jax.affinity import (
-    cosines,
-    standardized_sides,
-)
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import (
     Anchors,
@@ -43,6 +39,10 @@ from anchordot_jax.baselines.trained.training import train
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params
+from anchordot_jax.training.affinity import (
+    cosines,
+    standardized_sides,
+)
 
 
 def fit_sotalign(

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from anchordot_jax.affinity import cosines, outputs
 from anchordot_jax.baselines.protocol import Anchors
 from anchordot_jax.baselines.sotalign import klot, noise
 from anchordot_jax.baselines.sotalign.settings import SotalignSettings
 from anchordot_jax.baselines.trained.sail_loss import Reduction, sail_loss
 from anchordot_jax.baselines.trained.training import draw_rows
 from anchordot_jax.students import Params
+from anchordot_jax.training.affinity import cosines, outputs
 
 
 class LossSettings(NamedTuple):

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from anchordot_jax import matching
-from anchordot_jax.affinity import outputs, standardized_sides
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
 from anchordot_jax.baselines.trained.sail import SOTALIGN, choose_rate, finish
@@ -30,6 +29,7 @@ from anchordot_jax.distillation import info_nce
 from anchordot_jax.errors import InputError
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params
+from anchordot_jax.training.affinity import outputs, standardized_sides
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from anchordot_jax.affinity import outputs, standardized_sides
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Pools
 from anchordot_jax.baselines.trained.sail import RATES, SOTALIGN, finish
@@ -30,6 +29,7 @@ from anchordot_jax.baselines.trained.training import (
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params
+from anchordot_jax.training.affinity import outputs, standardized_sides
 
 TOLERANCE = 1e-4
 """A converged plan's rows and columns miss their sums by less, in L1 all together."""

@@ -12,11 +12,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from anchordot_jax.affinity import (
-    outputs,
-    standardized,
-    standardized_sides,
-)
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
 from anchordot_jax.baselines.trained.sail import SOTALIGN, choose_rate, finish
@@ -30,6 +25,11 @@ from anchordot_jax.baselines.trained.training import (
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.profiles import normalize
 from anchordot_jax.students import Params
+from anchordot_jax.training.affinity import (
+    outputs,
+    standardized,
+    standardized_sides,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

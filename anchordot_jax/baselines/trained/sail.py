@@ -13,10 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from anchordot_jax.affinity import (
-    outputs,
-    standardized_sides,
-)
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools, make_model
@@ -32,6 +28,10 @@ from anchordot_jax.baselines.trained.training import (
 from anchordot_jax.config import check_setting
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.students import Params
+from anchordot_jax.training.affinity import (
+    outputs,
+    standardized_sides,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from anchordot_jax.affinity import outputs, standardized_sides
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.baselines import tuning
 from anchordot_jax.baselines.protocol import Anchors, Method, Needs, Pools
@@ -31,6 +30,7 @@ from anchordot_jax.distillation import info_nce
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.profiles import normalize
 from anchordot_jax.students import Params
+from anchordot_jax.training.affinity import outputs, standardized_sides
 
 SMALLEST = 1e-12
 """Added inside logarithms, the authors' value."""

@@ -18,9 +18,9 @@ from anchordot_jax import (
 )
 from anchordot_jax.data.stored_pool import blocks
 from anchordot_jax.fit_inputs import Pool
-from anchordot_jax.fitting.task import Task
 from anchordot_jax.listeners import sinkhorn_reporter
 from anchordot_jax.parallel.mesh import everywhere, place_rows
+from anchordot_jax.stages.task import Task
 
 
 def couple(

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 
 from anchordot_jax import coupling, row_masses, selection
-from anchordot_jax.fitting.task import Task
 from anchordot_jax.matching.bank import bank_rows
 from anchordot_jax.model import AlignedModel
 from anchordot_jax.recipes import refined, soft_selection
 from anchordot_jax.runs.run_folder import package_version
+from anchordot_jax.stages.task import Task
 from anchordot_jax.students import Params
 
 

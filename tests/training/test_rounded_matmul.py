@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import anchordot_jax as ad
-from anchordot_jax import distillation, many_seeds, spread_distillation
+from anchordot_jax import distillation, many_seeds
 from anchordot_jax.config import DistillationConfig
 from anchordot_jax.parallel.mesh import make_mesh, replicate, shard_rows
-from anchordot_jax.rounded_matmul import product
+from anchordot_jax.training import spread_distillation
+from anchordot_jax.training.rounded_matmul import product
 
 N, M, R, N_ANCHORS, DIM_X, DIM_Y = 24, 20, 6, 12, 10, 8
 CONFIG = DistillationConfig(

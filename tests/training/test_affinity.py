@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from anchordot_jax import affinity
 from anchordot_jax.students import bind, init_params
+from anchordot_jax.training import affinity
 
 # Rows, input columns and shared dimensions such that norms come from the Gram matrix
 # of both sides, of one, or of none.

@@ -4,15 +4,12 @@ import functools
 import math
 from collections.abc import Callable
 
-from anchordot_jax import (
-    distillation,
-    spread_distillation,
-    streamed_distillation,
-)
-from anchordot_jax.fitting.task import Task
+from anchordot_jax import distillation
 from anchordot_jax.listeners import Interrupted
 from anchordot_jax.parallel.mesh import everywhere
+from anchordot_jax.stages.task import Task
 from anchordot_jax.students import Params
+from anchordot_jax.training import spread_distillation, streamed_distillation
 
 CHECKPOINTS_PER_RUN = 10
 

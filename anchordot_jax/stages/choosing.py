@@ -4,9 +4,9 @@ import numpy as np
 
 from anchordot_jax import selection
 from anchordot_jax.errors import InputError
-from anchordot_jax.fitting.task import Task
 from anchordot_jax.listeners import Interrupted
 from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
+from anchordot_jax.stages.task import Task
 
 
 def choose(task: Task) -> selection.Selection:

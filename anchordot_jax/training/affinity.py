@@ -16,8 +16,8 @@ from jaxtyping import Array, Float
 
 from anchordot_jax import profiles
 from anchordot_jax.arrays import AnyArray
-from anchordot_jax.rounded_matmul import product
 from anchordot_jax.students import LAYER_NORM_EPSILON, Params
+from anchordot_jax.training.rounded_matmul import product
 
 # Least norm that is divided by; its inverse square is a float32.
 TINY = 1e-9

@@ -9,9 +9,9 @@ from jax.sharding import Mesh
 from anchordot_jax import distillation
 from anchordot_jax.config import Config
 from anchordot_jax.fit_inputs import FitData
-from anchordot_jax.fitting.pool_memory import is_streamed
 from anchordot_jax.listeners import Listener, Silent
 from anchordot_jax.runs.run_folder import RunFolder
+from anchordot_jax.stages.pool_memory import is_streamed
 from anchordot_jax.transport.warm_start import check_start
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from anchordot_jax.chunks import draw_epoch
 from anchordot_jax.config import DistillationConfig
 from anchordot_jax.distillation import (
     Anchors,
@@ -28,9 +27,10 @@ from anchordot_jax.distillation import (
     epoch_metrics,
     take_chunk,
 )
-from anchordot_jax.optimizer import apply_gradient, make_optimizer
-from anchordot_jax.prefetch import prefetched
 from anchordot_jax.students import Params
+from anchordot_jax.training.chunks import draw_epoch
+from anchordot_jax.training.optimizer import apply_gradient, make_optimizer
+from anchordot_jax.training.prefetch import prefetched
 
 
 class StoredRows(Protocol):

@@ -1,0 +1,1 @@
+"""What the distillation is made of: chunks, losses, steps, and pools elsewhere."""
