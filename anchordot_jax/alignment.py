@@ -24,6 +24,7 @@ from anchordot_jax.fit_inputs import (
     as_matrix,
     as_pairs,
     check_data,
+    pool_bytes,
     pool_weights,
     take,
 )
@@ -34,7 +35,7 @@ from anchordot_jax.recipes import refined, soft_selection
 from anchordot_jax.runs.lock import sole_writer
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.stages import choosing, finished_model, matching, training
-from anchordot_jax.stages.pool_memory import is_streamed, streaming_note
+from anchordot_jax.stages.pool_memory import check_size, streaming_note
 from anchordot_jax.stages.task import Keys, Task
 from anchordot_jax.students import Params
 
@@ -111,10 +112,10 @@ class AnchorDOT:
             a=pool_weights(a, len(x), None if pool_x is not None else split.pool_x),
             b=pool_weights(b, len(y), None if pool_y is not None else split.pool_y),
         )
+        check_size(pool_bytes(data.pool_x, data.pool_y), self.config)
         if run is None:
             return fit_data(data, self.config, listener=listener).model
         check_data(data)
-        is_streamed(data, self.config)
         with sole_writer(Path(run)):
             folder = RunFolder.open(run, run_identity(data, self.config))
             return fit_data(data, self.config, run=folder, listener=listener).model

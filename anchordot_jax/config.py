@@ -42,7 +42,8 @@ class CouplingConfig:
     """Settings of the one entropic optimal-transport problem (Section 3.3)."""
 
     tolerance: float = 1e-4
-    """Stop when the L1 error of the plan's column marginal falls below this."""
+    """Recipe paper: stop when the L1 error of the plan's column marginal falls below
+    this; see soft_cca.tolerance."""
     max_iterations: int = 1000
     """Stop after this many Sinkhorn iterations, converged or not; a warm start by
     epsilon may take as many at each of its regularisations."""
@@ -110,21 +111,21 @@ PARTS = {
 }
 
 
-def _names(part: str) -> dict[str, str | None]:
-    return {f"{part}.{field.name}": None for field in dataclasses.fields(PARTS[part])}
+def _names(part: str) -> list[str]:
+    return [f"{part}.{field.name}" for field in dataclasses.fields(PARTS[part])]
 
 
-_IN_PLACE_OF = {f"distillation.{name[8:]}": name for name in _names("refined")}
-_IN_PLACE_OF["coupling.tolerance"] = "soft_cca.tolerance"
+_IN_PLACE_OF = {
+    own.replace("refined.", "distillation."): own for own in _names("refined")
+} | {"coupling.tolerance": "soft_cca.tolerance"}
 ONLY: dict[str, dict[str, str | None]] = {
     "paper": {
         **dict.fromkeys(("gamma", "eta", "rho", "center", "distillation.dim")),
-        **_names("selection"),
+        **dict.fromkeys(_names("selection")),
         **_IN_PLACE_OF,
     },
     "refined": {
-        **_names("soft_cca"),
-        **_names("refined"),
+        **dict.fromkeys([*_names("soft_cca"), *_names("refined")]),
         **{ours: paper for paper, ours in _IN_PLACE_OF.items()},
     },
 }
@@ -140,17 +141,18 @@ class Config:
     starts there. paper: profiles, one transport problem, students from random weights;
     the settings from gamma to center, of selection and most of distillation are its."""
     gamma: float | Auto = "auto"
-    """Degree of whitening of the anchor profiles, in [0, 2]; auto: chosen by held-out
-    anchors."""
+    """Recipe paper: degree of whitening of the anchor profiles, in [0, 2]; auto: chosen
+    by held-out anchors."""
     eta: float | Auto = "auto"
-    """Regularisation of the transport as a share of the median cost; auto: chosen by
-    held-out anchors."""
+    """Recipe paper: regularisation of the transport as a share of the median cost;
+    auto: chosen by held-out anchors."""
     rho: float | str | None = None
-    """Weight of keeping to each pool's uniform mass, as a share of the median cost, for
-    pools of other distributions: items without a match then count less. auto: chosen by
-    held-out anchors; inf or None: all items count the same, as in the paper."""
+    """Recipe paper: weight of keeping to each pool's uniform mass, as a share of the
+    median cost, for pools of other distributions: items without a match then count
+    less. auto: chosen by held-out anchors; inf or None: all items count the same, as in
+    the paper."""
     center: bool = False
-    """Subtract the anchors' mean from each side before the profiles."""
+    """Recipe paper: subtract the anchors' mean from each side before the profiles."""
     seed: int = 0
     """Fixes every random draw of the fit."""
     coupling: CouplingConfig = dataclasses.field(default_factory=CouplingConfig)
@@ -158,9 +160,9 @@ class Config:
     distillation: DistillationConfig = dataclasses.field(
         default_factory=DistillationConfig
     )
-    """The student encoders."""
+    """The student encoders; where refined has the same setting, recipe paper's."""
     selection: SelectionConfig = dataclasses.field(default_factory=SelectionConfig)
-    """The choice of gamma and eta, where they are auto."""
+    """Recipe paper: the choice of gamma and eta, where they are auto."""
     soft_cca: SoftCcaConfig = dataclasses.field(default_factory=SoftCcaConfig)
     """The refined recipe's closed form."""
     refined: RefinedConfig = dataclasses.field(default_factory=RefinedConfig)
@@ -211,6 +213,11 @@ class Config:
                     f"{name} has no effect on recipe {self.recipe}; {way}, or take "
                     f"recipe {other}."
                 )
+        if self.recipe == "refined":
+            least, name = 1 / self.refined.temperature, "distillation.max_logit_scale"
+            most = self.distillation.max_logit_scale
+            what = f">= 1/refined.temperature = {least:.4g}"
+            check_setting(most >= least, name, what, most)
 
     def training(self) -> DistillationConfig:
         """Return the students' training of this recipe."""

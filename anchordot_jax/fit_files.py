@@ -39,7 +39,7 @@ def read_fit_data(
             _read(source, rows)
     given_x = _pool(x, split.pool_x, sources.pool_x)
     given_y = _pool(y, split.pool_y, sources.pool_y)
-    size = pool_bytes(StoredPool(*given_x), StoredPool(*given_y))
+    size = size_of_pools(sources, split)
     streamed = memory is not None and size > memory
     if streamed and strict:
         for source, _ in (given_x, given_y):
@@ -51,6 +51,20 @@ def read_fit_data(
         pool_y=_read_or_open(*given_y, streamed=streamed),
         a=_weights(*given_x, sources.weights_x),
         b=_weights(*given_y, sources.weights_y),
+    )
+
+
+def size_of_pools(sources: Sources, split: Split) -> int:
+    """Return the bytes that both pools take as float32; no row is read.
+
+    Args:
+        sources: the files.
+        split: their rows. A pool with a file of its own has none there.
+    """
+    x, y = data.open_embeddings(sources.x), data.open_embeddings(sources.y)
+    return pool_bytes(
+        StoredPool(*_pool(x, split.pool_x, sources.pool_x)),
+        StoredPool(*_pool(y, split.pool_y, sources.pool_y)),
     )
 
 

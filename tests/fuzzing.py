@@ -44,7 +44,8 @@ MORE_ADDRESSES = 6 << 30
 """Bytes of address space that a case may take beyond what JAX has at the start."""
 
 TINY = [
-    *("--gamma", "1", "--eta", "0.1", "--distillation.epochs", "1"),
+    *("--recipe", "paper", "--gamma", "1", "--eta", "0.1"),
+    *("--distillation.epochs", "1"),
     *("--distillation.dim", "4", "--distillation.chunk-size", "8", "--quiet"),
 ]
 GOOD = ["--x", "x.npy", "--y", "y.npy"]

@@ -485,7 +485,7 @@ def with_part(part: str, **values: Any) -> Config:
         (
             dataclasses.replace(CONFIG, seed=1),
             GIVEN,
-            r"another config\.seed: 0 there, 1 asked; choose another --out, or pass",
+            r"another config\.seed: 0 there, 1 asked; ask for the same, choose",
         ),
         (
             with_part("distillation", epochs=21, chunk_size=7),

@@ -236,6 +236,8 @@ def test_what_needs_whole_pools_is_refused(sources: Sources, tmp_path: Path) -> 
             fit_data(data, config, mesh=devices)
     few = Config(distillation=DistillationConfig(pool_memory=1000))
     what = r"takes both pools in memory, and here they are .* more than the 1e-06 GB of"
+    # What was fitted before can be looked at: only the start of a fit is refused.
+    assert not is_streamed(read(sources, None), few)
     with pytest.raises(InputError, match=what):
         AnchorDOT(few).fit(GIVEN.x, GIVEN.y, GIVEN.pairs, run=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -45,7 +45,8 @@ class Fit:
     overwrite: bool = False
     """Delete an earlier run in --out."""
     devices: str | None = None
-    """all, or a number of devices to spread both pools over. One, if not given."""
+    """all, or a number of devices to spread both pools over (with recipe refined for
+    the training only). One, if not given."""
     distributed: bool = False
     """This process is one of several that run the same command: on Slurm, Open MPI and
     TPU pods they find each other, elsewhere by the next three. --out must be a folder
@@ -118,9 +119,9 @@ class Fit:
     def _load(self, spread: "Mesh | None") -> tuple["FitData", "Split"]:
         """Return the checked arrays and row numbers; nothing is written yet."""
         from anchordot_jax import data
-        from anchordot_jax.fit_files import read_fit_data
+        from anchordot_jax.fit_files import read_fit_data, size_of_pools
         from anchordot_jax.fit_inputs import check_data
-        from anchordot_jax.stages.pool_memory import granted, is_streamed
+        from anchordot_jax.stages.pool_memory import check_size, granted
 
         source_x, source_y = data.open_embeddings(self.x), data.open_embeddings(self.y)
         pairs = data.read_pairs(self.pairs, source_x, source_y, keys=self.pair_keys)
@@ -138,13 +139,13 @@ class Fit:
             separate_pools_x=self.pool_x is not None,
             separate_pools_y=self.pool_y is not None,
         )
-        memory = granted(self.config, spread)
+        # Before anything is read or written: the recipe may refuse pools of this size.
+        check_size(size_of_pools(self._sources(), split), self.config, spread)
+        memory = granted(self.config, spread) if self.config.recipe == "paper" else None
         # An archive that no limit of the user's forbids is read as ever.
         strict = self.config.distillation.pool_memory is not None
         fit_data = read_fit_data(self._sources(), split, memory=memory, strict=strict)
         check_data(fit_data)
-        # Before the run folder is made: the recipe may refuse pools of this size.
-        is_streamed(fit_data, self.config, spread)
         return fit_data, split
 
     def _open_run(self, data: "FitData", split: "Split") -> "RunFolder":

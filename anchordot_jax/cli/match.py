@@ -40,7 +40,7 @@ class Match:
     all: bool = False
     """List every x item's best match, after the mutual ones those that are not."""
     uncalibrated: bool = False
-    """No expected precision; saves five transport problems."""
+    """No expected precision; saves the transport problems of five folds."""
     out: Path | None = None
     """CSV to write, instead of standard output. Its columns x,y are those of a pairs
     file, once a person has checked them; a pool that had a file of its own is

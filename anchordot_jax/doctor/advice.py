@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from anchordot_jax.parallel.cores import available_cores
 from anchordot_jax.runs.run_folder import environment
 
 
@@ -62,7 +63,7 @@ def findings() -> Findings:
     """Return what this installation is."""
     return Findings(
         environment=environment(),
-        cores=_cores(),
+        cores=available_cores(),
         nvidia=shutil.which("nvidia-smi") is not None,
         matmul_precision=jax.config.values["jax_default_matmul_precision"],
         slowing=tuple(
@@ -105,9 +106,3 @@ def advice(found: Findings) -> list[str]:
 
 def _installed(extra: Extra) -> bool:
     return all(importlib.util.find_spec(module) for module in extra.modules)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -51,7 +51,8 @@ def stored_config(run: RunFolder) -> Config:
     Raises:
         InputError: the folder holds no run, or one of another version's settings.
     """
-    return Config.from_dict(run.identity()["config"])
+    # Runs from before there was a choice of recipes.
+    return Config.from_dict({"recipe": "paper"} | run.identity()["config"])
 
 
 def stored_choice(run: RunFolder) -> Selection | SoftSelection:

@@ -1,9 +1,9 @@
 """The pools' most certain pairs, with how often such pairs are right.
 
-The precision is learned from anchors that were held out of the profiles and put back
-among the pools: a fold's plan is solved anew, and the mutual best pairs that involve a
-held-out item are right where both belong together. So the figure holds for items whose
-partner is in the other pool; a pool that lacks many partners has fewer right pairs.
+The precision is learned from anchors that were held out and put back among the pools: a
+fold's plan is solved anew, and the mutual best pairs that involve a held-out item are
+right where both belong together. So the figure holds for items whose partner is in the
+other pool; a pool that lacks many partners has fewer right pairs.
 """
 
 from collections.abc import Iterable, Iterator

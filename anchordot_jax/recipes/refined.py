@@ -17,7 +17,12 @@ from anchordot_jax.config import Config, CouplingConfig
 from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Interrupted, Listener, sinkhorn_reporter
 from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
-from anchordot_jax.parallel.mesh import everywhere, place_rows, wait_for_all
+from anchordot_jax.parallel.mesh import (
+    everywhere,
+    is_first_process,
+    place_rows,
+    wait_for_all,
+)
 from anchordot_jax.recipes import canonical, soft_cca, soft_selection, two_sides
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.students import Params
@@ -66,6 +71,8 @@ def select(
     )
     if run is not None:
         run.save_selection(chosen)
+        if not is_first_process():
+            chosen = run.load_soft_selection() or chosen
     return sides, chosen
 
 
@@ -94,6 +101,8 @@ def couple(
         InputError: rows that cannot be used.
     """
     start = run.load_start() if run is not None else None
+    # As for the choice: all processes train from the first's students, by its plan.
+    wait_for_all("the students were looked for")
     if start is None:
         sides = _prepare(data) if sides is None else sides
         found = soft_cca.solve(
@@ -108,9 +117,13 @@ def couple(
         )
         if run is not None:
             run.save_start(start)
+            wait_for_all("the students are stored")
+            if not is_first_process():
+                start = run.load_start() or start
     x, y = (jnp.asarray(rows) for rows in data.whole_pools("The refined recipe"))
     u, v = student_outputs(start["x"], x), student_outputs(start["y"], y)
     solved = run.load_coupling() if run is not None else None
+    wait_for_all("the plan was looked for")
     if solved is None:
         solved = coupling.solve_coupling(
             u,
@@ -124,6 +137,9 @@ def couple(
         solved.f.block_until_ready()
         if run is not None:
             run.save_coupling(solved)
+            wait_for_all("the plan is stored")
+            if not is_first_process():
+                solved = run.load_coupling() or solved
     _warn(solved, config, listener)
     pools = distillation.Pools(
         *(place_rows(rows, mesh) for rows in (x, y, u, v)),

@@ -13,7 +13,6 @@ eigendecomposition a side serves all folds, all candidates and the fit itself.
 
 import itertools
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from anchordot_jax.evaluation.heldout_choice import (
     errors_behind_best,
     preferred_near_best,
 )
+from anchordot_jax.parallel.cores import available_cores
 from anchordot_jax.recipes import canonical, soft_cca, two_sides
 from anchordot_jax.recipes.heldout_ranks import (
     Fold,
@@ -228,9 +228,10 @@ def _side_by_side(
 ) -> np.ndarray:
     """Return the log ranks of all folds, each of which is NumPy's work in one thread.
 
-    Products and factorisations leave the interpreter to the other threads.
+    Products and factorisations leave the interpreter to the other threads. Each thread
+    holds an eigenproblem of its own, some matrices of the narrower side's width.
     """
-    workers = min(len(folds), os.cpu_count() or 1)
+    workers = min(len(folds), available_cores())
     # Around all of them: the limit of one ends while the others still work.
     with canonical.single_thread(), ThreadPoolExecutor(workers) as threads:
         found = []

@@ -7,6 +7,7 @@ import numpy as np
 
 from anchordot_jax import evaluation, profiles
 from anchordot_jax.data import inspect_embeddings
+from anchordot_jax.recipes.soft_selection import SoftSelection
 from anchordot_jax.report import figures
 from anchordot_jax.report.blocks import Block, Caution, Figure, Section, Table, Text
 from anchordot_jax.report.context import Context, TestItems
@@ -91,6 +92,12 @@ def _warnings(context: Context) -> list[str]:
         etas = [point.eta for point in chosen.curve]
         if len(set(etas)) > 1 and chosen.eta in (min(etas), max(etas)):
             said.append(f"The chosen eta {chosen.eta:g} is at the end of its grid.")
+    if isinstance(chosen, SoftSelection):
+        ridges = [point.value for point in chosen.curve if point.setting == "ridge"]
+        if len(ridges) > 1 and chosen.ridge in (min(ridges), max(ridges)):
+            said.append(
+                f"The chosen ridge {chosen.ridge:g} is at the end of its candidates."
+            )
     return said
 
 
@@ -132,7 +139,7 @@ def spectrum_section(context: Context) -> Section:
 
 
 def _basis(context: Context, anchors: np.ndarray) -> profiles.AnchorBasis:
-    """Return the basis as the fit has it."""
+    """Return the basis as a fit by the paper's recipe has it."""
     return profiles.fit_basis(anchors, center=context.config.center)
 
 

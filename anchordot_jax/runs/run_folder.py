@@ -313,8 +313,9 @@ class RunFolder:
             if before.get(name) != now.get(name):
                 raise InputError(
                     f"{self.path} holds a run with another {name}: "
-                    f"{before.get(name)!r} there, {now.get(name)!r} asked; choose "
-                    f"another --out, or pass --overwrite to delete that run."
+                    f"{before.get(name)!r} there, {now.get(name)!r} asked; ask for "
+                    f"the same, choose another --out, or pass --overwrite to delete "
+                    f"that run."
                 )
 
     def _clear(self) -> None:

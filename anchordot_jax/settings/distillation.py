@@ -16,21 +16,23 @@ class DistillationConfig:
     """Settings of the two student encoders and their training (Section 3.4)."""
 
     dim: int = 1024
-    """Dimension of the shared space."""
+    """Recipe paper: dimension of the shared space."""
     epochs: int = 200
-    """Passes over the pools."""
+    """Recipe paper: passes over the pools; see refined.epochs."""
     chunk_size: int = 2000
     """Rows of each pool in one gradient step (each row's number of candidates)."""
     learning_rate: float = 1e-3
-    """Adam's step size after the warm-up."""
+    """Recipe paper: Adam's step size after the warm-up; see refined.learning_rate."""
     weight_decay: float = 1e-2
     """Decoupled weight decay, on the two weight matrices only."""
     warmup_steps: int = 200
-    """Steps over which the learning rate rises linearly."""
+    """Recipe paper: steps over which the learning rate rises linearly; see
+    refined.warmup_steps."""
     schedule: Literal["constant", "cosine"] = "constant"
     """Learning rate after the warm-up."""
     temperature: float = 0.07
-    """Initial temperature; the logit scale 1/temperature is learned."""
+    """Recipe paper: initial temperature; the logit scale 1/temperature is learned. See
+    refined.temperature."""
     max_logit_scale: float = 100.0
     """Upper limit of the learned logit scale."""
     redraw_chunks: bool = True

@@ -23,7 +23,8 @@ def granted(config: Config, mesh: Mesh | None = None) -> int | None:
     """Return the bytes that both pools may take as float32; None: whatever they take.
 
     By default half of the device's memory, and a quarter of the host's (of the control
-    group's limit, where that is smaller). Over several devices there is no limit.
+    group's limit, where that is smaller). Over several devices, whose memory is not
+    looked at, there is no limit, and none can be set.
 
     Raises:
         InputError: a limit that was set for a fit on several devices.
@@ -113,15 +114,23 @@ def is_streamed(data: FitData, config: Config, mesh: Mesh | None = None) -> bool
     if mesh is not None:
         data.whole_pools("A fit over several devices")
         return False
+    if config.recipe == "refined":
+        data.whole_pools("Recipe refined")
+        return False
     size = pool_bytes(data.pool_x, data.pool_y)
-    if config.recipe == "paper":
-        return data.stored or (limit is not None and size > limit)
-    if limit is not None and size > limit:
+    return data.stored or (limit is not None and size > limit)
+
+
+def check_size(size: int, config: Config, mesh: Mesh | None = None) -> None:
+    """Raise InputError unless the recipe can take pools of so many bytes as float32.
+
+    For the start of a fit: what was fitted once can be looked at wherever it fits.
+    """
+    limit = granted(config, mesh)
+    if config.recipe == "refined" and limit is not None and size > limit:
         raise InputError(
             f"Recipe refined takes both pools in memory, and here they are "
             f"{size / 1e9:.3g} GB as float32, more than the {limit / 1e9:.3g} GB of "
             f"distillation.pool_memory; take recipe paper, which streams them, or set "
             f"another limit."
         )
-    data.whole_pools("Recipe refined")
-    return False

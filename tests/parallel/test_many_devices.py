@@ -211,13 +211,18 @@ def test_nobody_to_join():
         initialize()
 
 
-OPTIONS = (
-    "--quiet --gamma 0.75 --eta 0.05 --distillation.dim 32 --distillation.epochs 6 "
-    "--distillation.chunk-size 64"
+PAPER = (
+    "--quiet --recipe paper --gamma 0.75 --eta 0.05 --distillation.dim 32 "
+    "--distillation.epochs 6 --distillation.chunk-size 64"
+)
+REFINED = (
+    "--quiet --refined.epochs 3 --distillation.chunk-size 64 --soft-cca.ridge 1 4 "
+    "--soft-cca.balance 1 --soft-cca.power 1 --soft-cca.ridge-ratio 0.5 "
+    "--soft-cca.balance-ratio 1 --soft-cca.final-power 1 --soft-cca.sharpness 3 5"
 )
 
 
-def write_inputs(folder: Path) -> list[str]:
+def write_inputs(folder: Path, options: str) -> list[str]:
     """Write two files and their pairs; return the arguments that name them."""
     random = np.random.default_rng(0)
     latent = random.normal(size=(123, 6))
@@ -228,7 +233,7 @@ def write_inputs(folder: Path) -> list[str]:
     (folder / "pairs.csv").write_text(f"x,y\n{pairs}")
     named = {"x": "x.npy", "y": "y.npy", "pairs": "pairs.csv"}
     files = [f"--{option}={folder / file}" for option, file in named.items()]
-    return [*files, *OPTIONS.split()]
+    return [*files, *options.split()]
 
 
 def free_port() -> int:
@@ -271,7 +276,7 @@ def tensors(run: Path, file: str) -> dict[str, np.ndarray]:
 @pytest.mark.slow
 def test_two_processes(tmp_path):
     """Two processes on loopback, one of them lost once: the model of one process."""
-    arguments = write_inputs(tmp_path)
+    arguments = write_inputs(tmp_path, PAPER)
     alone, out = tmp_path / "alone", tmp_path / "together"
     command = [sys.executable, "-m", "anchordot_jax", "fit", *arguments]
     subprocess.run(
@@ -299,3 +304,20 @@ def test_two_processes(tmp_path):
     found, expected = (tensors(run, "coupling.safetensors") for run in (out, alone))
     for name in ("f", "g"):
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_two_processes_of_the_default_recipe(tmp_path):
+    """They share the first's choice, start and plan: the model of one process."""
+    arguments = write_inputs(tmp_path, REFINED)
+    alone, out = tmp_path / "alone", tmp_path / "together"
+    command = [sys.executable, "-m", "anchordot_jax", "fit", *arguments]
+    subprocess.run(
+        [*command, f"--out={alone}", "--devices=1"], check=True, capture_output=True
+    )
+    finish(start_pair(arguments, out))
+    for file in ("start.safetensors", "model/model.safetensors"):
+        found, expected = (tensors(run, file) for run in (out, alone))
+        assert found.keys() == expected.keys()
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-4)

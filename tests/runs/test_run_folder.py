@@ -92,7 +92,7 @@ def test_a_setting_that_came_later_continues_older_runs(run: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("identity", "message"),
     [
-        (changed(seed=1), r"another config\.seed: 0 there, 1 asked; choose another"),
+        (changed(seed=1), r"another config\.seed: 0 there, 1 asked; ask for the same"),
         (
             changed(seed=1, coupling={"tolerance": 1e-3}),
             r"another config\.coupling\.tolerance: 0\.0001 there, 0\.001 asked",

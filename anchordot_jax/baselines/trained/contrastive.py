@@ -70,8 +70,8 @@ class ContrastiveSettings:
     steps: int | None = None
     """Gradient steps; None: as many as `length` says."""
     length: Literal["epochs", "steps"] = "epochs"
-    """As many passes over the anchors as AnchorDOT has epochs, or as many gradient
-    steps as AnchorDOT takes on these pools."""
+    """As many passes over the anchors as the paper's recipe has epochs, or as many
+    gradient steps as it takes on these pools."""
     distillation: DistillationConfig = dataclasses.field(
         default_factory=DistillationConfig
     )
