@@ -90,8 +90,8 @@ def page(cells: Sequence[dict[str, Any]], command: str) -> str:
     said = (
         "Recall in %, mean (standard deviation) over the seeds; mean: of the six "
         "recalls; seconds: median, of one core, compilation included in a run's first "
-        "cell; some cells ran beside other work. Choices by 5-fold cross-validation over the anchors, frozen before any test item was "
-        "read. Made by"
+        "cell; some cells ran beside other work. Choices by 5-fold cross-validation "
+        "over the anchors, frozen before any test item was read. Made by"
     )
     lines = ["# Beyond the paper", "", said, "", f"    {command}"]
     for (dataset, n), group in itertools.groupby(
