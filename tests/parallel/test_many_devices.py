@@ -273,15 +273,21 @@ def tensors(run: Path, file: str) -> dict[str, np.ndarray]:
     return safetensors.numpy.load_file(run / file)
 
 
+def fit_alone(folder: Path, arguments: list[str]) -> Path:
+    """Return the run of one process on one device."""
+    run = folder / "alone"
+    command = [sys.executable, "-m", "anchordot_jax", "fit", *arguments]
+    subprocess.run(
+        [*command, f"--out={run}", "--devices=1"], check=True, capture_output=True
+    )
+    return run
+
+
 @pytest.mark.slow
 def test_two_processes(tmp_path):
     """Two processes on loopback, one of them lost once: the model of one process."""
     arguments = write_inputs(tmp_path, PAPER)
-    alone, out = tmp_path / "alone", tmp_path / "together"
-    command = [sys.executable, "-m", "anchordot_jax", "fit", *arguments]
-    subprocess.run(
-        [*command, f"--out={alone}", "--devices=1"], check=True, capture_output=True
-    )
+    alone, out = fit_alone(tmp_path, arguments), tmp_path / "together"
 
     processes = start_pair(arguments, out)
     deadline = time.monotonic() + 300
@@ -310,11 +316,7 @@ def test_two_processes(tmp_path):
 def test_two_processes_of_the_default_recipe(tmp_path):
     """They share the first's choice, start and plan: the model of one process."""
     arguments = write_inputs(tmp_path, REFINED)
-    alone, out = tmp_path / "alone", tmp_path / "together"
-    command = [sys.executable, "-m", "anchordot_jax", "fit", *arguments]
-    subprocess.run(
-        [*command, f"--out={alone}", "--devices=1"], check=True, capture_output=True
-    )
+    alone, out = fit_alone(tmp_path, arguments), tmp_path / "together"
     finish(start_pair(arguments, out))
     for file in ("start.safetensors", "model/model.safetensors"):
         found, expected = (tensors(run, file) for run in (out, alone))
