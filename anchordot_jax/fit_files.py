@@ -39,7 +39,7 @@ def read_fit_data(
             _read(source, rows)
     given_x = _pool(x, split.pool_x, sources.pool_x)
     given_y = _pool(y, split.pool_y, sources.pool_y)
-    size = size_of_pools(sources, split)
+    size = pool_bytes(StoredPool(*given_x), StoredPool(*given_y))
     streamed = memory is not None and size > memory
     if streamed and strict:
         for source, _ in (given_x, given_y):
