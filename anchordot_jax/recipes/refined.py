@@ -17,13 +17,9 @@ from anchordot_jax.config import Config, CouplingConfig
 from anchordot_jax.fit_inputs import FitData
 from anchordot_jax.listeners import Interrupted, Listener, sinkhorn_reporter
 from anchordot_jax.matching.bank import LEAST_SPREAD, cosine_spread
-from anchordot_jax.parallel.mesh import (
-    everywhere,
-    is_first_process,
-    place_rows,
-    wait_for_all,
-)
+from anchordot_jax.parallel.mesh import everywhere, place_rows
 from anchordot_jax.recipes import canonical, soft_cca, soft_selection, two_sides
+from anchordot_jax.runs import stage
 from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.students import Params
 from anchordot_jax.training import affinity
@@ -56,23 +52,26 @@ def select(
         if listener.should_stop():
             raise Interrupted("Stopped while choosing the ridges and the sharpness.")
 
-    chosen = run.load_soft_selection() if run is not None else None
-    # No process may store its choice before all have looked for an earlier one.
-    wait_for_all("the selection was looked for")
-    if chosen is not None:
-        return None, chosen
-    sides = _prepare(data)
-    chosen = soft_selection.select(
-        sides,
-        config.soft_cca,
-        coupling=transport(config),
-        key=key,
-        progress=report,
+    sides = None
+
+    def choose() -> soft_selection.SoftSelection:
+        nonlocal sides
+        sides = _prepare(data)
+        return soft_selection.select(
+            sides,
+            config.soft_cca,
+            coupling=transport(config),
+            key=key,
+            progress=report,
+        )
+
+    chosen = stage.once(
+        run,
+        choose,
+        load=RunFolder.load_soft_selection,
+        save=RunFolder.save_selection,
+        name="the selection",
     )
-    if run is not None:
-        run.save_selection(chosen)
-        if not is_first_process():
-            chosen = run.load_soft_selection() or chosen
     return sides, chosen
 
 
@@ -100,31 +99,17 @@ def couple(
     Raises:
         InputError: rows that cannot be used.
     """
-    start = run.load_start() if run is not None else None
-    # As for the choice: all processes train from the first's students, by its plan.
-    wait_for_all("the students were looked for")
-    if start is None:
-        sides = _prepare(data) if sides is None else sides
-        found = soft_cca.solve(
-            sides,
-            chosen.settings,
-            config=transport(config),
-            progress=sinkhorn_reporter(listener),
-        )
-        _warn(found.coupling, config, listener)
-        start = soft_cca.student_params(
-            sides, found.weights, temperature=config.refined.temperature
-        )
-        if run is not None:
-            run.save_start(start)
-            wait_for_all("the students are stored")
-            if not is_first_process():
-                start = run.load_start() or start
+    start = stage.once(
+        run,
+        lambda: _start(data, sides, chosen, config, listener),
+        load=RunFolder.load_start,
+        save=RunFolder.save_start,
+        name="the start",
+    )
     x, y = (jnp.asarray(rows) for rows in data.whole_pools("The refined recipe"))
     u, v = student_outputs(start["x"], x), student_outputs(start["y"], y)
-    solved = run.load_coupling() if run is not None else None
-    wait_for_all("the plan was looked for")
-    if solved is None:
+
+    def solve() -> coupling.Coupling:
         solved = coupling.solve_coupling(
             u,
             v,
@@ -134,18 +119,43 @@ def couple(
             config=transport(config),
             progress=sinkhorn_reporter(listener),
         )
-        solved.f.block_until_ready()
-        if run is not None:
-            run.save_coupling(solved)
-            wait_for_all("the plan is stored")
-            if not is_first_process():
-                solved = run.load_coupling() or solved
+        jax.block_until_ready(solved)
+        return solved
+
+    solved = stage.once(
+        run,
+        solve,
+        load=RunFolder.load_coupling,
+        save=RunFolder.save_coupling,
+        name="the plan",
+    )
     _warn(solved, config, listener)
     pools = distillation.Pools(
         *(place_rows(rows, mesh) for rows in (x, y, u, v)),
         *everywhere((solved.f, solved.g, solved.epsilon), mesh),
     )
     return pools, solved, start
+
+
+def _start(
+    data: FitData,
+    sides: two_sides.Sides | None,
+    chosen: soft_selection.SoftSelection,
+    config: Config,
+    listener: Listener,
+) -> Params:
+    """Return the closed form's students."""
+    sides = _prepare(data) if sides is None else sides
+    found = soft_cca.solve(
+        sides,
+        chosen.settings,
+        config=transport(config),
+        progress=sinkhorn_reporter(listener),
+    )
+    _warn(found.coupling, config, listener)
+    return soft_cca.student_params(
+        sides, found.weights, temperature=config.refined.temperature
+    )
 
 
 def transport(config: Config) -> CouplingConfig:

@@ -5,7 +5,8 @@ import numpy as np
 from anchordot_jax import selection
 from anchordot_jax.errors import InputError
 from anchordot_jax.listeners import Interrupted
-from anchordot_jax.parallel.mesh import is_first_process, wait_for_all
+from anchordot_jax.runs import stage
+from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.stages.task import Task
 
 
@@ -15,19 +16,16 @@ def choose(task: Task) -> selection.Selection:
     Raises:
         Interrupted: the listener asked to stop.
     """
-    run, listener = task.run, task.listener
+    listener = task.listener
 
     def report(done: int, total: int) -> None:
         listener.selecting(done, total)
         if listener.should_stop():
             raise Interrupted("Stopped while choosing gamma and eta.")
 
-    chosen = run.load_selection() if run is not None else None
-    # No process may store its choice before all have looked for an earlier one.
-    wait_for_all("the selection was looked for")
-    if chosen is None:
+    def make() -> selection.Selection:
         # Nothing is read of streamed pools where nothing is chosen.
-        chosen = selection.without_pools(
+        return selection.without_pools(
             len(task.anchors.x), task.config
         ) or selection.select(
             task.anchors.x,
@@ -37,11 +35,14 @@ def choose(task: Task) -> selection.Selection:
             key=task.keys.selection,
             progress=report,
         )
-        if run is not None:
-            run.save_selection(chosen)
-            if not is_first_process():
-                chosen = run.load_selection() or chosen
-    return chosen
+
+    return stage.once(
+        task.run,
+        make,
+        load=RunFolder.load_selection,
+        save=RunFolder.save_selection,
+        name="the selection",
+    )
 
 
 def _looked_at(task: Task) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,8 @@ from anchordot_jax.data.stored_pool import blocks
 from anchordot_jax.fit_inputs import Pool
 from anchordot_jax.listeners import sinkhorn_reporter
 from anchordot_jax.parallel.mesh import everywhere, place_rows
+from anchordot_jax.runs import stage
+from anchordot_jax.runs.run_folder import RunFolder
 from anchordot_jax.stages.task import Task
 
 
@@ -30,7 +32,7 @@ def couple(
 
     Where the pools are streamed, their x and y have no columns.
     """
-    data, config, run, mesh = task.data, task.config, task.run, task.mesh
+    data, config, mesh = task.data, task.config, task.mesh
     maps = profiles.coordinate_maps(
         profiles.fit_basis(task.anchors.x, center=config.center),
         profiles.fit_basis(task.anchors.y, center=config.center),
@@ -44,8 +46,8 @@ def couple(
         whole = data.whole_pools("A fit with resident pools")
         pool_x, pool_y = (place_rows(rows, mesh) for rows in whole)
         x, y = profiles.coordinates(pool_x, pool_y, everywhere(maps, mesh))
-    solved = run.load_coupling() if run is not None else None
-    if solved is None:
+
+    def solve() -> coupling.Coupling:
         counts = len(data.pool_x), len(data.pool_y)
         median = geometry.sampled_median_cost(
             x, y, key=everywhere(task.keys.median, mesh), counts=counts, mesh=mesh
@@ -61,9 +63,16 @@ def couple(
             progress=sinkhorn_reporter(task.listener),
             mesh=mesh,
         )
-        solved.f.block_until_ready()
-        if run is not None:
-            run.save_coupling(solved)
+        jax.block_until_ready(solved)
+        return solved
+
+    solved = stage.once(
+        task.run,
+        solve,
+        load=RunFolder.load_coupling,
+        save=RunFolder.save_coupling,
+        name="the plan",
+    )
     if not bool(solved.converged):
         task.listener.warn(
             f"The transport did not converge: marginal error "
