@@ -4,12 +4,6 @@ A tenth of the anchors is held out of the profiles and joins the pools. Each can
 (gamma, eta) is scored by the rank of the held-out anchors' true matches in the plan,
 both ways. No label beyond the anchors is used. Where rho is to be chosen too, its
 candidates are compared at the gamma and eta that the balanced problem chose.
-
-The paper takes the candidate of smallest mean rank. Among thousands of items that mean
-is made by the few worst of a few dozen ranks, and neighbouring candidates differ by
-less than its error. By default, therefore, ranks count by their logarithm, and a
-candidate must beat the paper's usual choice by more than a standard error to replace
-it.
 """
 
 import functools
@@ -25,41 +19,23 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from anchordot_jax import coupling, geometry, profiles
 from anchordot_jax.arrays import AnyArray
 from anchordot_jax.config import Config
-from anchordot_jax.evaluation.heldout_choice import (
-    errors_behind_best,
-    preferred_near_best,
+from anchordot_jax.selection_curve import (
+    USUAL_ETA,
+    USUAL_GAMMA,
+    Candidate,
+    Point,
+    Ranks,
+    choose,
+    make_curve,
+    softness,
 )
 
-# The paper's most frequent choice (Table 9).
-USUAL_GAMMA = 0.75
-USUAL_ETA = 0.02
 # Candidates for rho, where it is to be chosen, beside none.
 RHOS = (1.0, 0.3, 0.1)
 
 # Below this many anchors a held-out tenth says nothing.
 MIN_ANCHORS = 10
 MAX_DRAWS = 10
-
-
-class Candidate(NamedTuple):
-    """One point of the selection curve: averages over the held-out anchors."""
-
-    gamma: float
-    eta: float
-    mean_rank: float
-    """Mean rank of the true match, both directions; 1 is perfect."""
-    log_rank: float
-    """Mean natural logarithm of that rank; 0 is perfect."""
-    standard_error: float
-    """Standard error of how far `log_rank` is behind that of the best candidate."""
-    recall_at_1: float
-    recall_at_10: float
-    epsilon: float
-    n_iterations: int
-    """Sinkhorn iterations, all draws together."""
-    converged: bool
-    rho: float | None = None
-    """None: the plan has the pools' marginals themselves."""
 
 
 class Selection(NamedTuple):
@@ -75,12 +51,6 @@ class Selection(NamedTuple):
     reason: str
     """One sentence saying how the choice was made."""
     rho: float | None = None
-
-
-_Point = tuple[float, float, float | None]
-"""gamma, eta and rho."""
-_Ranks = dict[_Point, list[np.ndarray]]
-"""Ranks of the held-out anchors at each point, one array a draw."""
 
 
 class _Draw(NamedTuple):
@@ -126,10 +96,10 @@ def select(
     gammas, etas, rhos, rho = _candidates(config)
     draws = list(_draws(anchors_x, anchors_y, pool_x, pool_y, config=config, key=key))
     total, done = len(draws) * (len(gammas) * len(etas) + len(rhos)), 0
-    ranks: _Ranks = {}
-    solves: dict[_Point, list[coupling.Coupling]] = {}
+    ranks: Ranks = {}
+    solves: dict[Point, list[coupling.Coupling]] = {}
 
-    def visit(points: Sequence[_Point]) -> None:
+    def visit(points: Sequence[Point]) -> None:
         nonlocal done
         for draw in draws:
             for point, solved, rank in _path(draw, points, config, key=key):
@@ -143,18 +113,18 @@ def select(
     falling = sorted(etas, reverse=True)
     for gamma in gammas:
         visit([(gamma, eta, rho) for eta in falling])
-    best = _choose(_curve(ranks, solves), config)
+    best = choose(make_curve(ranks, solves), config)
     n_heldout = sum(draw.n_heldout for draw in draws)
     reason = f"Chosen by the ranks of {n_heldout} held-out anchors."
     if rhos:
         gamma, eta = best.gamma, best.eta
         points = [(gamma, eta, rho) for rho in sorted(set(rhos), reverse=True)]
         visit(points)
-        compared: _Ranks = {p: ranks[p] for p in [(gamma, eta, None), *points]}
-        best = _choose(_curve(compared, solves), config, lambda c: _softness(c.rho))
+        compared: Ranks = {p: ranks[p] for p in [(gamma, eta, None), *points]}
+        best = choose(make_curve(compared, solves), config, lambda c: softness(c.rho))
         if best.rho is None:
             reason += " No rho was clearly better than keeping to the marginals."
-    curve = _curve(ranks, solves)
+    curve = make_curve(ranks, solves)
     return Selection(best.gamma, best.eta, curve, n_heldout, reason, best.rho)
 
 
@@ -247,8 +217,8 @@ def subset_rows(
 
 
 def _path(
-    draw: _Draw, points: Sequence[_Point], config: Config, *, key: PRNGKeyArray
-) -> Iterator[tuple[_Point, coupling.Coupling, np.ndarray]]:
+    draw: _Draw, points: Sequence[Point], config: Config, *, key: PRNGKeyArray
+) -> Iterator[tuple[Point, coupling.Coupling, np.ndarray]]:
     """Yield the coupling and held-out ranks of every point of one gamma, in turn.
 
     Each solve starts from the potentials of the one before; a cost that fits the
@@ -306,72 +276,3 @@ def heldout_ranks(
     rows = solved.g[None, :] - geometry.cost_block(last_x, y)
     columns = solved.f[None, :] - geometry.cost_block(last_y, x)
     return jnp.concatenate([_ranks_of_last(rows), _ranks_of_last(columns)])
-
-
-def _curve(
-    ranks: _Ranks, solves: dict[_Point, list[coupling.Coupling]]
-) -> tuple[Candidate, ...]:
-    """Return every candidate with its averages, sorted by gamma, then eta, then rho."""
-    # One number an anchor, [held out]: the two directions of an anchor are not
-    # independent.
-    logs = {
-        point: np.concatenate([np.log(rank).reshape(2, -1).mean(0) for rank in draws])
-        for point, draws in ranks.items()
-    }
-    points = sorted(logs, key=_order)
-    errors = errors_behind_best(np.stack([logs[point] for point in points]))
-    curve = []
-    for point, error in zip(points, errors, strict=True):
-        gamma, eta, rho = point
-        log_rank, solved = logs[point], solves[point]
-        rank = np.concatenate(ranks[point])
-        candidate = Candidate(
-            gamma=gamma,
-            eta=eta,
-            mean_rank=float(rank.mean()),
-            log_rank=float(log_rank.mean()),
-            standard_error=float(error),
-            recall_at_1=float((rank <= 1).mean()),
-            recall_at_10=float((rank <= 10).mean()),
-            epsilon=float(np.mean([one.epsilon for one in solved])),
-            n_iterations=sum(int(one.n_iterations) for one in solved),
-            converged=all(bool(one.converged) for one in solved),
-            rho=rho,
-        )
-        curve.append(candidate)
-    return tuple(curve)
-
-
-def _order(point: _Point) -> tuple[float, float, float]:
-    gamma, eta, rho = point
-    return gamma, eta, _softness(rho)
-
-
-def _softness(rho: float | None) -> float:
-    """Return what grows as rho makes the marginals softer."""
-    return -math.inf if rho is None else -rho
-
-
-def _distance_from_usual(candidate: Candidate) -> float:
-    """Return the steps to the usual choice: quarters of gamma plus doublings of eta."""
-    steps_gamma = abs(candidate.gamma - USUAL_GAMMA) / 0.25
-    return steps_gamma + abs(math.log2(candidate.eta / USUAL_ETA))
-
-
-def _choose(
-    curve: tuple[Candidate, ...],
-    config: Config,
-    prefer: Callable[[Candidate], float] = _distance_from_usual,
-) -> Candidate:
-    """Return the candidate that the configured rule picks.
-
-    By the default rule the least by `prefer` of those within a standard error.
-    """
-    if config.selection.rule == "paper":
-        return min(curve, key=lambda candidate: candidate.mean_rank)
-    chosen = preferred_near_best(
-        [c.log_rank for c in curve],
-        [c.standard_error for c in curve],
-        [prefer(c) for c in curve],
-    )
-    return curve[chosen]

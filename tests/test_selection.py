@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from anchordot_jax import coupling, geometry, profiles, selection
+from anchordot_jax import coupling, geometry, profiles, selection, selection_curve
 from anchordot_jax.config import Config, SelectionConfig
 from anchordot_jax.selection import heldout_ranks, select
 
@@ -114,7 +114,7 @@ def test_the_default_rule_needs_evidence():
 
 
 def candidate(gamma, eta, log_rank, standard_error, mean_rank=1.0):
-    return selection.Candidate(
+    return selection_curve.Candidate(
         gamma, eta, mean_rank, log_rank, standard_error, 0.0, 0.0, 0.01, 10, True
     )
 
@@ -154,7 +154,7 @@ def candidate(gamma, eta, log_rank, standard_error, mean_rank=1.0):
 def test_rules_by_hand(rule, curve, chosen):
     """Which candidate each rule picks from a small curve."""
     config = Config(recipe="paper", selection=SelectionConfig(rule=rule))
-    found = selection._choose(tuple(curve), config)
+    found = selection_curve.choose(tuple(curve), config)
     assert (found.gamma, found.eta) == chosen
 
 
@@ -162,8 +162,8 @@ def test_rho_rules_by_hand():
     """No rho, or the largest, that is within a standard error; or the paper's rule."""
 
     def choose_rho(curve, config):
-        return selection._choose(
-            curve, config, lambda point: selection._softness(point.rho)
+        return selection_curve.choose(
+            curve, config, lambda point: selection_curve.softness(point.rho)
         )
 
     curve = [
@@ -243,7 +243,9 @@ def test_standard_error_is_that_of_paired_anchors():
         (0.75, 0.02, None): [np.array([2.0, 2.0, 4.0, 32.0])],
     }
     _, _, solved = solved_pools()
-    best, other = selection._curve(ranks, {point: [solved] for point in ranks})
+    best, other = selection_curve.make_curve(
+        ranks, {point: [solved] for point in ranks}
+    )
     logs = np.log([[1, 2, 4, 8], [2, 2, 4, 32]]).reshape(2, 2, 2).mean(axis=1)
     difference = logs[1] - logs[0]
     assert best.standard_error == 0

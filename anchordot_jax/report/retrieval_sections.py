@@ -28,7 +28,8 @@ from anchordot_jax.report.blocks import (
 )
 from anchordot_jax.report.context import Context, Data, TestItems
 from anchordot_jax.report.items import unread_pictures
-from anchordot_jax.selection import USUAL_GAMMA, Selection
+from anchordot_jax.selection import Selection
+from anchordot_jax.selection_curve import USUAL_GAMMA
 
 KS = (1, 5, 10)
 DIRECTIONS = {"x2y": "x → y", "y2x": "y → x"}

@@ -31,7 +31,8 @@ from anchordot_jax.recipes.soft_selection import Candidate as SoftCandidate
 from anchordot_jax.recipes.soft_selection import SoftSelection
 from anchordot_jax.runs import checkpoints, model_folder
 from anchordot_jax.runs.tensors import read_tensors, write_tensors
-from anchordot_jax.selection import Candidate, Selection
+from anchordot_jax.selection import Selection
+from anchordot_jax.selection_curve import Candidate
 from anchordot_jax.students import Params
 
 S = TypeVar("S", Selection, SoftSelection)

@@ -16,7 +16,8 @@ from anchordot_jax.errors import InputError
 from anchordot_jax.runs import model_folder
 from anchordot_jax.runs.run_folder import OURS, RunFolder, environment, package_version
 from anchordot_jax.runs.tensors import write_tensors
-from anchordot_jax.selection import Candidate, Selection
+from anchordot_jax.selection import Selection
+from anchordot_jax.selection_curve import Candidate
 from planted import tree
 
 IDENTITY: dict[str, Any] = {
