@@ -160,12 +160,12 @@ class RunFolder:
 
     def save_selection(self, selection: Selection | SoftSelection) -> None:
         """Store the chosen settings with the whole curve."""
+        if not is_first_process():
+            return
         values = selection._asdict()
         values["curve"] = [candidate._asdict() for candidate in selection.curve]
-        if is_first_process():
-            record = files.sealed({"schema": SCHEMA, **values})
-            files.write_json(self.path / "selection.json", record)
-        wait_for_all("the selection is stored")
+        record = files.sealed({"schema": SCHEMA, **values})
+        files.write_json(self.path / "selection.json", record)
 
     def load_selection(self) -> Selection | None:
         """Return the stored selection, or None before that stage is through.
